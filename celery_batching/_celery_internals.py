@@ -1,0 +1,197 @@
+"""The only door to names of Celery, kombu and billiard that are not public.
+
+Checked on Celery 5.6.3 and 5.7.0 with kombu 5.7.0 and billiard 4.3.2.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import celery
+from billiard.common import TERM_SIGNAME
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
+from billiard.process import current_process
+from celery import _state, platforms
+from celery.app import trace
+from celery.app.autoretry import add_autoretry_behaviour
+from celery.app.task import Context
+from celery.concurrency.prefork import TaskPool as PreforkPool
+from celery.concurrency.solo import TaskPool as SoloPool
+from celery.platforms import EX_FAILURE
+from celery.utils import threads as celery_threads
+from celery.utils.functional import head_from_fun
+from celery.utils.objects import Bunch
+from celery.utils.serialization import UnpickleableExceptionWrapper
+from celery.worker import state as worker_state
+from celery.worker.request import Request
+from celery.worker.strategy import default as default_strategy
+
+if TYPE_CHECKING:
+    from .pool.messages import BatchPayload, ItemPayload
+
+__all__ = [
+    "Bunch",
+    "Context",
+    "ExceptionInfo",
+    "HARD_LIMIT_CLOSES_IN_ON_TIMEOUT",
+    "PreforkPool",
+    "Request",
+    "Terminated",
+    "TimeLimitExceeded",
+    "WorkerLostError",
+    "add_autoretry_behaviour",
+    "check_request_stack",
+    "current_app",
+    "default_strategy",
+    "end_worker",
+    "exception_info",
+    "forks",
+    "head_from_fun",
+    "in_loop_thread",
+    "is_cancelled",
+    "is_solo",
+    "loaded_torch",
+    "pool_process_index",
+    "shielded",
+    "signal_number",
+    "task_queue",
+    "task_stack",
+    "trace_item",
+    "trace_with_item_clock",
+    "uses_fast_trace",
+    "worker_lost_info",
+]
+
+logger = logging.getLogger(__name__)
+
+#: The stack behind ``celery.current_task``.
+task_stack: Any = _state._task_stack
+
+#: From 5.7 on, ``Request.on_timeout`` closes an item by itself (hook, signal, event); before, only
+#: ``on_failure`` sends the event.
+HARD_LIMIT_CLOSES_IN_ON_TIMEOUT = celery.VERSION >= (5, 7)
+
+
+def current_app() -> Any:
+    """The app itself, not the proxy."""
+    return celery.current_app._get_current_object()
+
+
+def check_request_stack() -> None:
+    """Refuse USE_FAST_LOCALS, with which Celery keys its stacks by thread instead of by greenlet."""
+    if celery_threads.LocalStack is not celery_threads._LocalStack:
+        raise RuntimeError("celery_batching does not work with USE_FAST_LOCALS; unset that variable")
+
+
+def trace_item(batch: BatchPayload, item: ItemPayload) -> tuple[int, Any, float]:
+    """Decode and trace one item with the function Celery would give to its pool."""
+    function = trace.fast_trace_task if batch.fast_trace else trace.trace_task_ret
+    result: tuple[int, Any, float] = function(
+        batch.task_name, item.id, item.request, item.body, item.content_type, item.content_encoding
+    )
+    return result
+
+
+def trace_with_item_clock(task: Any, clock: Callable[[], float]) -> None:
+    """Give the task a tracer of Celery's that reads our clock; Celery rebuilds it on reconnect."""
+    if getattr(task.__trace__, "item_clock", None) is not clock:
+        # Called through its module: monitoring libraries replace it there.
+        tracer = trace.build_tracer(
+            task.name, task, app=task.app, hostname=_hostname(), monotonic=clock
+        )
+        tracer.item_clock = clock
+        task.__trace__ = tracer
+
+
+def _hostname() -> str | None:
+    """The worker's node name where Celery noted it for its trace functions."""
+    return trace._localized[2] if trace._localized else None
+
+
+def exception_info(exc: BaseException) -> ExceptionInfo:
+    """What Celery sends around in place of a raised exception."""
+    return ExceptionInfo((type(exc), exc, exc.__traceback__))
+
+
+def worker_lost_info(exc: BaseException) -> ExceptionInfo:
+    """As the pool reports an exception that leaves the trace function of a task alone in its process.
+
+    An Exception as itself; SystemExit and its like, which would have ended the process, as
+    WorkerLostError.
+    """
+    if isinstance(exc, Exception):
+        return exception_info(exc)
+    return exception_info(WorkerLostError(f"Worker exited prematurely: {exc!r}.").with_traceback(exc.__traceback__))
+
+
+def shielded(info: ExceptionInfo) -> ExceptionInfo:
+    """The same for ``Request.on_failure``, which lets a MemoryError fly into the event loop.
+
+    The wrapper is Celery's own for exceptions that cannot be pickled; it unwraps it for events.
+    """
+    exc = getattr(info.exception, "exc", info.exception)
+    if isinstance(exc, MemoryError):
+        info.exception = UnpickleableExceptionWrapper.from_exception(exc)
+    return info
+
+
+def pool_process_index() -> int:
+    """The index of this pool process among its siblings; 0 where there is only one."""
+    return int(getattr(current_process(), "index", 0) or 0)
+
+
+def in_loop_thread(hub: Any) -> bool:
+    """Whether the caller runs in the thread of kombu's event loop."""
+    return hub is None or hub._loop_thread in (None, threading.get_ident())
+
+
+def loaded_torch() -> Any:
+    """The torch module if something in this process imported it."""
+    return sys.modules.get("torch")
+
+
+def is_solo(pool: Any) -> bool:
+    """Whether the pool runs its jobs in the thread of the event loop."""
+    return isinstance(pool, SoloPool)
+
+
+def task_queue(task: Any) -> str | None:
+    """The queue a plain ``.delay()`` of the task goes to; None where the routing depends on the call."""
+    app = task.app
+    try:
+        route = app.amqp.router.route(dict(task._get_exec_options()), task.name, (), {}, task_type=task)
+    except Exception:  # a router of the user's own that wants a real call
+        logger.debug("Cannot tell the queue of %s without a call", task.name, exc_info=True)
+        return None
+    queue = route.get("queue")
+    return getattr(queue, "name", queue)
+
+
+def signal_number(signal: Any) -> int:
+    """The number of a signal that remote control named."""
+    return int(platforms.signals.signum(signal or TERM_SIGNAME))
+
+
+def uses_fast_trace(app: Any) -> bool:
+    """Which of its two trace functions Celery would give to the pool."""
+    return bool(app.use_fast_trace_task)
+
+
+def forks(worker: Any) -> bool:
+    """Whether the worker starts its pool processes by fork."""
+    return getattr(worker, "pool_start_method", "fork") in (None, "fork")
+
+
+def end_worker() -> None:
+    """End the worker with a failure status as soon as its loop comes round."""
+    worker_state.should_stop = EX_FAILURE
+
+
+def is_cancelled(request: Any) -> bool:
+    """Whether the request has already got its end by remote control or a lost connection."""
+    return bool(request._already_revoked or request._already_cancelled)

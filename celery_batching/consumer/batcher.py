@@ -1,0 +1,241 @@
+"""The heart of the main process: holds the waiting items, asks the policy, closes batches, sends them.
+
+All of it runs in the thread of the event loop. Without an event loop (transports that have
+none) timers and pool callbacks come from threads of their own; a lock serves both.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from kombu.utils.uuid import uuid
+
+from .._celery_internals import uses_fast_trace
+from ..core.items import Buffer, Item, Reason
+from ..core.policy import Flush, WaitUntil, decide
+from ..options import BatchOptions
+from ..pool.messages import BatchPayload, BatchReport, ItemPayload
+from ..pool.run_batch import run_batch
+from .settle import RunningBatch
+from .slots import Slots
+
+__all__ = ["Batcher"]
+
+logger = logging.getLogger(__name__)
+
+
+class Batcher:
+    """Gathers items into batches and sends each to the pool when a slot is free.
+
+    Args:
+        consumer: Celery's consumer, for its app, pool and timer.
+        slots: how to get room in the pool.
+        hand_over: runs a function in the thread of the event loop, in order.
+        on_setup_error: called with the message when a pool process cannot set a task up.
+    """
+
+    def __init__(
+        self,
+        consumer: Any,
+        slots: Slots,
+        hand_over: Callable[[Callable[[], None]], None],
+        on_setup_error: Callable[[str], None],
+    ) -> None:
+        self._consumer = consumer
+        self._slots = slots
+        self._hand_over = hand_over
+        self._on_setup_error = on_setup_error
+        self._lock = threading.RLock()
+        self._buffer: Buffer[Any] = Buffer()
+        self._parts: deque[Sequence[Any]] = deque()  # of lost batches, to run before anything else
+        self._running: dict[str, RunningBatch] = {}
+        self._open = False
+        self._claiming = False
+        self._evaluating = False
+        self._timer: Any = None
+        self._timer_at = 0.0
+        self._generation = 0
+        self._last_arrival = self._last_end = 0.0
+
+    def open(self) -> None:
+        """Batches may leave from now on."""
+        with self._lock:
+            self._open = True
+            self._evaluate()
+
+    def close(self) -> None:
+        """Forget the waiting items: the broker has them, and gives them out again.
+
+        Batches in the pool go on and are settled.
+        """
+        with self._lock:
+            self._open = self._claiming = False
+            self._generation += 1  # claims and timers of this connection come to nothing
+            self._set_timer(None)
+            self._buffer.clear()
+            self._parts.clear()
+
+    def add(self, item: Item[Any]) -> None:
+        """Take a waiting item in; a batch may leave at once."""
+        with self._lock:
+            self._buffer.add(item)
+            self._last_arrival = item.arrived
+            self._evaluate()
+
+    def snapshot(self) -> dict[str, Any]:
+        """What is waiting and running, for ``inspect stats``."""
+        with self._lock:
+            return {
+                "waiting": len(self._buffer),
+                "running": [
+                    {"task": batch.task.name, "size": len(batch.requests), "reason": batch.reason.value}
+                    for batch in self._running.values()
+                ],
+            }
+
+    def _evaluate(self) -> None:
+        """Send all batches that may leave, then set the timer for the next."""
+        if self._evaluating:
+            return  # a batch of the solo pool has just ended inside the loop below
+        self._evaluating = True
+        try:
+            while self._may_claim():
+                self._claiming = True
+                generation = self._generation
+                self._slots.claim(lambda: self._on_slot(generation))
+                if self._claiming:
+                    return  # the slot comes later
+        finally:
+            self._evaluating = False
+
+    def _may_claim(self) -> bool:
+        if not self._open or self._claiming or len(self._running) >= self._consumer.pool.num_processes:
+            return False
+        if self._parts:
+            return True
+        now = time.monotonic()
+        decision = decide(self._buffer.windows.items(), self._options, now)
+        if isinstance(decision, Flush):
+            hold = self._slots.not_before(self._last_arrival, self._last_end)
+            if decision.reason is Reason.FULL or now >= hold:
+                self._set_timer(None)
+                return True
+            decision = WaitUntil(hold)
+        self._set_timer(decision.time if isinstance(decision, WaitUntil) else None)
+        return False
+
+    def _on_slot(self, generation: int) -> None:
+        """A slot is ours: only now is the batch closed."""
+        with self._lock:
+            if generation != self._generation:
+                self._slots.give_back()
+                return
+            self._claiming = False
+            batch = self._next_batch()
+            if batch is None:
+                self._slots.give_back()
+            else:
+                self._send(batch)
+            self._evaluate()
+
+    def _next_batch(self) -> RunningBatch | None:
+        if self._parts:
+            requests = self._parts.popleft()
+            return RunningBatch(uuid(), requests[0].task, requests, Reason.SPLIT, 0.0)
+        while True:
+            now = time.monotonic()
+            decision = decide(self._buffer.windows.items(), self._options, now)
+            if not isinstance(decision, Flush):
+                return None
+            items = self._take(decision.key, decision.size, now)
+            if items:  # else all of them were revoked or expired, and the next window may go
+                requests = [item.payload for item in items]
+                waited_s = now - min(item.arrived for item in items)
+                return RunningBatch(uuid(), requests[0].task, requests, decision.reason, waited_s)
+
+    def _take(self, key: Hashable, size: int, now: float) -> list[Item[Any]]:
+        """Up to ``size`` items, those left out that were revoked or have expired while they waited."""
+        items: list[Item[Any]] = []
+        while len(items) < size and (item := self._buffer.pop(key, now)) is not None:
+            if not item.payload.revoked():
+                items.append(item)
+        return items
+
+    def _options(self, key: Hashable) -> BatchOptions:
+        task_name, _ = key  # type: ignore[misc]  # keys are made by intake.to_item
+        options: BatchOptions = self._consumer.app.tasks[task_name].batch_options
+        return options
+
+    def _send(self, batch: RunningBatch) -> None:
+        self._running[batch.id] = batch
+        hard, soft = batch.requests[0].time_limits
+        self._consumer.pool.apply_async(
+            run_batch,
+            args=(self._payload(batch),),
+            accept_callback=lambda pid, at: self._hand_over(lambda: batch.accepted(pid, at)),
+            timeout_callback=lambda soft, timeout: self._on_timeout(batch, soft, timeout),
+            callback=lambda report: self._hand_over(lambda: self._on_report(batch, report)),
+            error_callback=lambda info, **_: self._hand_over(lambda: self._on_lost(batch, info)),
+            soft_timeout=soft or batch.task.soft_time_limit,
+            timeout=hard or batch.task.time_limit,
+            correlation_id=batch.id,
+        )
+
+    def _payload(self, batch: RunningBatch) -> BatchPayload:
+        items = [
+            ItemPayload(
+                request.id, request.request_dict, request.body, request.content_type, request.content_encoding
+            )
+            for request in batch.requests
+        ]
+        fast = uses_fast_trace(self._consumer.app)
+        return BatchPayload(batch.task.name, batch.id, batch.reason.value, items, fast)
+
+    def _on_timeout(self, batch: RunningBatch, soft: bool, timeout: float) -> None:
+        if soft:  # a hard one comes as the loss of the batch
+            self._hand_over(lambda: batch.soft_timeout(timeout))
+
+    def _on_report(self, batch: RunningBatch, report: Any) -> None:
+        if not isinstance(report, BatchReport):  # an ExceptionInfo, from threads and solo
+            self._on_lost(batch, report)
+            return
+        if report.setup_error is not None:
+            self._end(batch)
+            self._on_setup_error(report.setup_error)
+            return
+        # The next batch leaves first: settling costs time in which the model would wait.
+        self._end(batch)
+        batch.report(report)
+
+    def _on_lost(self, batch: RunningBatch, info: Any) -> None:
+        with self._lock:
+            self._parts.extend(batch.lost(info))
+            self._end(batch)
+
+    def _end(self, batch: RunningBatch) -> None:
+        with self._lock:
+            self._running.pop(batch.id, None)
+            self._last_end = time.monotonic()
+            self._evaluate()
+
+    def _set_timer(self, at: float | None) -> None:
+        """Ask the policy again at exactly this time of the monotonic clock, and at no other."""
+        if self._timer is not None and self._timer_at != at:
+            self._consumer.timer.cancel(self._timer)
+            self._timer = None
+        if at is not None and self._timer is None:
+            generation = self._generation
+            delay = max(at - time.monotonic(), 0.0)
+            self._timer_at = at
+            self._timer = self._consumer.timer.call_after(delay, self._on_timer, (generation,))
+
+    def _on_timer(self, generation: int) -> None:
+        with self._lock:
+            if generation == self._generation:
+                self._timer = None
+                self._evaluate()

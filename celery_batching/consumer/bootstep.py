@@ -1,0 +1,145 @@
+"""The bootstep that puts batching into Celery's consumer: its life from start to shutdown."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from celery import bootsteps
+
+from .._celery_internals import check_request_stack, end_worker, exception_info, forks, in_loop_thread
+from ..pool.run_batch import prepare_tasks
+from ..task import BatchTask
+from .batcher import Batcher
+from .intake import guard, to_item
+from .slots import slots_of
+from .startup import batch_tasks, check_pool, consumed_tasks, raise_prefetch, warn_of_limits
+
+__all__ = ["BatchingStep"]
+
+logger = logging.getLogger(__name__)
+
+
+class BatchingStep(bootsteps.StartStopStep):  # type: ignore[misc]  # untyped in Celery's stubs
+    """Takes the requests of batch tasks out of the consumer's hands, after Celery's own strategy.
+
+    The strategy has by then looked at revocation, sent ``task-received`` and waited for the ETA
+    and the rate limit. Requests of other tasks go on as ever.
+    """
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def __init__(self, consumer: Any, **kwargs: Any) -> None:
+        super().__init__(consumer, **kwargs)
+        worker = consumer.controller
+        tasks = batch_tasks(consumer.app)
+        check_request_stack()
+        check_pool(consumer.pool, forks(worker))
+        warn_of_limits(consumer.pool, tasks, worker)
+        raise_prefetch(consumer, consumed_tasks(consumer.app) or tasks)
+        self._consumer = consumer
+        self._mail: deque[Callable[[], None]] = deque()
+        self._loop_runs = False
+        self._prepared = False
+        self._batcher = Batcher(consumer, slots_of(worker), self._hand_over, self._on_setup_error)
+        self._wrap(consumer)
+
+    def _wrap(self, consumer: Any) -> None:
+        """Stand between the consumer and its tasks, where strategies will look when they are built."""
+        pass_on, update_strategies = consumer.on_task_request, consumer.update_strategies
+
+        def on_task_request(request: Any) -> None:
+            if isinstance(request.task, BatchTask):
+                self._take_in(request)
+            else:
+                pass_on(request)
+
+        def update_and_guard() -> None:
+            update_strategies()
+            for name, handler in consumer.strategies.items():
+                consumer.strategies[name] = guard(handler, consumer.app.tasks[name], consumer)
+
+        consumer.on_task_request = on_task_request
+        consumer.update_strategies = update_and_guard
+
+    def start(self, consumer: Any) -> None:
+        """Start, and start again after a reconnect."""
+        if consumer.hub is None:
+            self._begin()
+
+    def register_with_event_loop(self, consumer: Any, hub: Any) -> None:
+        """The same where there is an event loop: the pool takes jobs from here on."""
+        self._loop_runs = True
+        self._begin()
+
+    def stop(self, consumer: Any) -> None:
+        """The connection is lost or the worker ends: what is buffered belongs to the broker again."""
+        self._loop_runs = False  # the pool's callbacks are on their own from here
+        self._batcher.close()
+        self._read_mail()
+
+    def info(self, consumer: Any) -> dict[str, Any]:
+        """Shown by ``celery inspect stats`` and on Flower's page of the worker."""
+        return {"batching": self._batcher.snapshot()}
+
+    def _begin(self) -> None:
+        if self._prepared:
+            self._batcher.open()
+        else:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """Open the batcher once a pool process has set its tasks up, or end the worker."""
+        names = [task.name for task in consumed_tasks(self._consumer.app)]
+        self._consumer.pool.apply_async(
+            prepare_tasks,
+            args=(names,),
+            callback=lambda error: self._hand_over(lambda: self._on_prepared(error)),
+            error_callback=lambda info, **_: self._hand_over(lambda: self._on_prepared(str(info.exception))),
+        )
+
+    def _on_prepared(self, error: Any) -> None:
+        if error is not None:
+            self._on_setup_error(str(error))
+        else:
+            self._prepared = True
+            self._batcher.open()
+
+    def _on_setup_error(self, message: str) -> None:
+        logger.critical("The worker ends, since the setup of a batch task failed: %s", message)
+        end_worker()
+
+    def _take_in(self, request: Any) -> None:
+        try:
+            item = to_item(request, time.monotonic(), self._high_priority_first())
+        except Exception as exc:
+            logger.error("Cannot take %s[%s] in: %s", request.name, request.id, exc)
+            request.on_failure(exception_info(exc))
+            return
+        self._batcher.add(item)
+
+    def _high_priority_first(self) -> bool:
+        return bool(self._consumer.connection.transport.driver_type == "amqp")
+
+    def _hand_over(self, function: Callable[[], None]) -> None:
+        """Run ``function`` in the thread of the event loop, in the order of the calls.
+
+        While no loop runs (at shutdown, or on transports without one) there is nobody to hand
+        over to, and it runs here.
+        """
+        self._mail.append(function)
+        if not self._loop_runs or in_loop_thread(self._consumer.hub):
+            self._read_mail()
+        else:
+            self._consumer.hub.call_soon(self._read_mail)
+
+    def _read_mail(self) -> None:
+        while self._mail:
+            try:
+                function = self._mail.popleft()
+            except IndexError:
+                return  # another thread was faster
+            function()

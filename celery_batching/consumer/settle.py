@@ -1,0 +1,135 @@
+"""A batch in the pool, and its end: each item is accepted, acknowledged, rejected or failed by Celery's
+own request, once, from the one report of the batch or from its loss.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from celery.exceptions import Retry
+
+from .._celery_internals import (
+    HARD_LIMIT_CLOSES_IN_ON_TIMEOUT,
+    ExceptionInfo,
+    Terminated,
+    TimeLimitExceeded,
+    WorkerLostError,
+    is_cancelled,
+    shielded,
+)
+from ..core.splitting import halves
+
+if TYPE_CHECKING:
+    from ..core.items import Reason
+    from ..pool.messages import BatchReport, ItemReply
+    from ..task import BatchTask
+
+__all__ = ["RunningBatch"]
+
+logger = logging.getLogger(__name__)
+
+#: A batch ends so when its process does: it was not the fault of every item.
+_LOST = (WorkerLostError, Terminated, TimeLimitExceeded)
+
+
+class RunningBatch:
+    """One batch between its dispatch and its end, in the main process.
+
+    Args:
+        waited_s: seconds the oldest item had waited when the batch was formed.
+    """
+
+    def __init__(
+        self, batch_id: str, task: BatchTask, requests: Sequence[Any], reason: Reason, waited_s: float
+    ) -> None:
+        self.id = batch_id
+        self.task = task
+        self.requests = requests
+        self.reason = reason
+        self.waited_s = waited_s
+
+    def accepted(self, pid: int, time_accepted: float) -> None:
+        """The pool process ``pid`` has taken the batch."""
+        for request in self.requests:
+            if request.time_start is None:
+                _guarded(request.on_accepted, request, pid, time_accepted)
+            else:  # run again after a loss: started is announced once
+                request.worker_pid = pid
+
+    def report(self, report: BatchReport) -> None:
+        """The pool process has run the batch."""
+        for request, reply in zip(self.requests, report.replies, strict=True):
+            _guarded(_settle, request, reply)
+        counts = Counter(_outcome(reply) for reply in report.replies)
+        logger.info(
+            "Batch %s size=%d reason=%s waited=%.3fs run=%.3fs succeeded=%d failed=%d retried=%d",
+            self.task.name,
+            len(self.requests),
+            self.reason,
+            self.waited_s,
+            report.run_s,
+            counts["succeeded"],
+            counts["failed"],
+            counts["retried"],
+        )
+
+    def lost(self, info: ExceptionInfo) -> list[Sequence[Any]]:
+        """The pool gave up on the batch; the parts of it that must run again.
+
+        The items that remote control ended are left out. When the process was killed on their
+        account, the others run again as they are; else the batch is halved, until the item that
+        kills its process alone is known and fails.
+        """
+        exc = getattr(info.exception, "exc", info.exception)
+        rest = [request for request in self.requests if not is_cancelled(request)]
+        ended = [request for request in self.requests if is_cancelled(request)]
+        for request in ended:
+            _guarded(request.on_failure, request, info)
+        if not isinstance(exc, _LOST) or len(self.requests) == 1:
+            for request in rest:
+                self._fail(request, info, exc)
+            return []
+        if ended or len(rest) == 1:
+            return [rest] if rest else []
+        logger.warning("Batch %s size=%d lost: %r; running it again in halves", self.task.name, len(rest), exc)
+        return list(halves(rest))
+
+    def soft_timeout(self, timeout: float) -> None:
+        """The soft limit struck; the exception is raised in the pool process."""
+        for request in self.requests:
+            _guarded(request.on_timeout, request, True, timeout)
+
+    def _fail(self, request: Any, info: ExceptionInfo, exc: BaseException) -> None:
+        if isinstance(exc, TimeLimitExceeded) and HARD_LIMIT_CLOSES_IN_ON_TIMEOUT:
+            _guarded(request.on_timeout, request, False, exc.args[0] if exc.args else None)
+        else:
+            _guarded(request.on_failure, request, shielded(info))
+
+
+def _settle(request: Any, reply: ItemReply) -> None:
+    if reply.crash is not None:
+        request.on_failure(shielded(reply.crash))
+        return
+    failed, value, seconds = reply.traced or (0, None, 0.0)
+    request.on_success((failed, shielded(value) if failed else value, seconds))
+
+
+def _guarded(settle: Callable[..., Any], request: Any, *args: Any) -> None:
+    """One item that cannot be settled must not leave its neighbours unsettled."""
+    try:
+        settle(*([request, *args] if settle is _settle else args))
+    except Exception:
+        logger.exception("Cannot settle %s[%s]", request.name, request.id)
+
+
+def _outcome(reply: ItemReply) -> str:
+    if reply.crash is not None:
+        return "failed"
+    failed, value, _ = reply.traced or (0, None, 0.0)
+    if not failed:
+        return "succeeded"
+    exc = getattr(value.exception, "exc", value.exception)
+    return "retried" if isinstance(exc, Retry) else "failed"

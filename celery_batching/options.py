@@ -1,0 +1,147 @@
+"""The options of a batch task: one frozen dataclass, checked wherever a value comes from.
+
+Each option is looked up in this order: the declaration of the task, the environment
+(``CELERY_BATCHING_MAX_WAIT``), the app's settings (``batching_max_wait``), the default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import numbers
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from .errors import OptionError
+
+__all__ = ["BatchOptions"]
+
+ENVIRONMENT_PREFIX = "CELERY_BATCHING_"
+SETTING_PREFIX = "batching_"
+
+#: How alike (0 to 1, ``difflib``'s ratio) a name must be to an option's to be taken for a misspelling.
+MISSPELT_LIKENESS = 0.75
+
+
+def _batch_size(source: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise OptionError(f"{source} must be a whole number of items, 1 or more; got {value!r}")
+    return int(value)
+
+
+def _seconds(source: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) < math.inf:
+        raise OptionError(f"{source} must be a number of seconds, 0 or more; got {value!r}")
+    return float(value)
+
+
+def _on_error(source: str, value: object) -> str:
+    if not isinstance(value, str) or value not in ("split", "fail"):
+        raise OptionError(f"{source} must be 'split' or 'fail'; got {value!r}")
+    return value
+
+
+def _option(default: Any, check: Callable[[str, object], Any], parse: Callable[[str], Any]) -> Any:
+    return dataclasses.field(default=default, metadata={"check": check, "parse": parse})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchOptions:
+    """How the items of one task are gathered into batches.
+
+    Attributes:
+        max_batch_size: the most items in one batch; a hard cap. Default 32.
+        max_wait: seconds the oldest item may wait for company while the worker is free.
+            Default 0: never wait, batches gather while the model runs.
+        on_error: what to do when ``run`` raises. ``"split"`` (default) halves the batch and
+            runs it again until the bad items stand alone, ``"fail"`` fails every item.
+
+    Raises:
+        OptionError: names the option, the value that came and what was wanted.
+    """
+
+    max_batch_size: int = _option(32, _batch_size, int)
+    max_wait: float = _option(0.0, _seconds, float)
+    on_error: str = _option("split", _on_error, str)
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = field.metadata["check"](field.name, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+
+    @classmethod
+    def resolve(
+        cls,
+        declared: Mapping[str, object],
+        environ: Mapping[str, str],
+        settings: Mapping[str, object],
+    ) -> BatchOptions:
+        """Merge the three sources; ``None`` in a declaration or setting means "not given"."""
+        refuse_misspelt(environ, ENVIRONMENT_PREFIX, "environment variable")
+        refuse_misspelt(settings, SETTING_PREFIX, "setting")
+        found = {}
+        for field in dataclasses.fields(cls):
+            value = _find(field, declared, environ, settings)
+            if value is not None:
+                found[field.name] = value
+        return cls(**found)
+
+
+def option_names() -> list[str]:
+    """The name of every option, as written in a declaration."""
+    return [field.name for field in dataclasses.fields(BatchOptions)]
+
+
+def check_declared(owner: str, name: str, value: object) -> None:
+    """Check one declared option; ``None`` means "not given" and passes.
+
+    Raises:
+        OptionError: naming the owner, the option and the value.
+    """
+    if value is not None:
+        field = next(field for field in dataclasses.fields(BatchOptions) if field.name == name)
+        field.metadata["check"](f"{owner}.{name}", value)
+
+
+def refuse_misspelt(names: Iterable[str], prefix: str, kind: str) -> None:
+    """Refuse the names behind ``prefix`` that look like an option's but are not.
+
+    Other names stay free: they may belong to another release or to somebody else.
+
+    Raises:
+        OptionError: names the right spelling.
+    """
+    options = option_names()
+    for name in names:
+        head, bare = name[: len(prefix)], name[len(prefix) :].lower()
+        if head.lower() != prefix.lower() or bare in options:
+            continue
+        alike = difflib.get_close_matches(bare, options, n=1, cutoff=MISSPELT_LIKENESS)
+        if alike:
+            right = prefix + (alike[0].upper() if prefix.isupper() else alike[0])
+            raise OptionError(f"unknown {kind} {name!r}; did you mean {right!r}?")
+
+
+def _find(
+    field: dataclasses.Field[Any],
+    declared: Mapping[str, object],
+    environ: Mapping[str, str],
+    settings: Mapping[str, object],
+) -> object:
+    if declared.get(field.name) is not None:
+        return declared[field.name]
+    variable = ENVIRONMENT_PREFIX + field.name.upper()
+    if variable in environ:
+        return _parse(field, variable, environ[variable])
+    setting = SETTING_PREFIX + field.name
+    value = settings.get(setting)
+    return None if value is None else field.metadata["check"](setting, value)
+
+
+def _parse(field: dataclasses.Field[Any], variable: str, text: str) -> object:
+    try:
+        value = field.metadata["parse"](text)
+    except ValueError:
+        value = text  # the check below words the error, with the text as it came
+    return field.metadata["check"](variable, value)

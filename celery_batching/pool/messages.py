@@ -1,0 +1,48 @@
+"""What crosses between the main process and the pool process: a payload in, a report out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+__all__ = ["BatchPayload", "BatchReport", "ItemPayload", "ItemReply"]
+
+
+class ItemPayload(NamedTuple):
+    """One item as Celery would send it to its pool: the arguments of its trace function."""
+
+    id: str
+    request: dict[str, Any]
+    body: Any
+    content_type: str | None
+    content_encoding: str | None
+
+
+class BatchPayload(NamedTuple):
+    """One batch on its way to the pool."""
+
+    task_name: str
+    batch_id: str
+    reason: str
+    items: list[ItemPayload]
+    fast_trace: bool
+    """Whether Celery's fast trace function is in use, as ``Request.execute_using_pool`` asks."""
+
+
+class ItemReply(NamedTuple):
+    """The end of one item; exactly one of the two is set."""
+
+    traced: tuple[int, Any, float] | None = None
+    """``(failed, return value or ExceptionInfo, seconds)``, as Celery's trace functions return."""
+    crash: Any = None
+    """An ExceptionInfo: the tracer itself raised, so that nothing is stored yet."""
+
+
+class BatchReport(NamedTuple):
+    """The end of one batch."""
+
+    replies: list[ItemReply]
+    """One per item, in order; empty when the setup failed."""
+    run_s: float = 0.0
+    """Seconds that ``run`` took, all its runs together."""
+    setup_error: str | None = None
+    """Set when ``setup`` had failed: nothing ran, and the worker has to end."""

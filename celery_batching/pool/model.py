@@ -1,0 +1,104 @@
+"""Runs the model: rows in, one outcome per row out, splitting a batch that raises."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from celery.exceptions import Ignore, Reject, Retry, WorkerShutdown, WorkerTerminate
+from greenlet import GreenletExit
+
+from .._celery_internals import Context, task_stack
+from ..batch import Batch
+from ..core.outcomes import Outcome, Raised, align
+from ..core.splitting import isolate
+from ..errors import BatchOutputError
+
+if TYPE_CHECKING:
+    from ..task import BatchTask
+
+__all__ = ["ModelRun"]
+
+#: Raised by ``run``, these mean every item and are never a reason to split.
+_FOR_EVERY_ITEM = (Retry, Ignore, Reject, BatchOutputError)
+
+
+class Row(Protocol):
+    """What a run needs of an item; ``TracedItem`` and a lone call have it."""
+
+    row: dict[str, Any] | None
+    request: Context | None
+    run_s: float
+
+
+class ModelRun:
+    """All runs of ``run`` for one batch.
+
+    Attributes:
+        seconds: what they took together.
+    """
+
+    def __init__(self, task: BatchTask, batch_id: str, reason: str) -> None:
+        self.seconds = 0.0
+        self._task = task
+        self._batch_id = batch_id
+        self._reason = reason
+
+    def outcomes(self, items: Sequence[Row]) -> list[Outcome]:
+        """One outcome per item, in order; raises only when the process is ending."""
+        if not items:
+            return []
+        done = self._run(items)
+        if not isinstance(done, Raised):
+            return done
+        if self._fails_together(done.error, items):
+            return [done] * len(items)
+        return isolate(items, done, self._run)
+
+    def _fails_together(self, error: BaseException, items: Sequence[Row]) -> bool:
+        options = self._task.batch_options
+        if isinstance(error, _FOR_EVERY_ITEM) or options.on_error == "fail":
+            return True
+        # Taken for transient at first: every item is retried. A batch that holds an item
+        # already retried is split, so that nobody uses up its retries for a neighbour.
+        transient = isinstance(error, tuple(getattr(self._task, "autoretry_for", ())))
+        return transient and not any(item.request and item.request.retries for item in items)
+
+    def _run(self, items: Sequence[Row]) -> list[Outcome] | Raised:
+        started = time.monotonic()
+        try:
+            output = self._call([item.row or {} for item in items], self._request(items))
+            return align(output, len(items), self._task.name) if not isinstance(output, Raised) else output
+        except (WorkerShutdown, WorkerTerminate, GreenletExit):
+            raise
+        except BaseException as exc:  # also SystemExit: a user's sys.exit() must not end the worker
+            return Raised.by(exc)
+        finally:
+            took = time.monotonic() - started
+            self.seconds += took
+            for item in items:
+                item.run_s = took
+
+    def _call(self, rows: list[dict[str, Any]], request: Context) -> Any:
+        args, kwargs = self._task.columns.stack(rows)
+        task_stack.push(self._task)
+        self._task.request_stack.push(request)
+        try:
+            return self._task.run(*args, **kwargs)
+        finally:
+            self._task.request_stack.pop()
+            task_stack.pop()
+
+    def _request(self, items: Sequence[Row]) -> Context:
+        requests = [item.request for item in items if item.request is not None]
+        first = requests[0]
+        return Context(
+            id=self._batch_id,
+            task=self._task.name,
+            batch=Batch(requests, self._reason),
+            called_directly=first.called_directly,
+            is_eager=first.is_eager,
+            hostname=first.hostname,
+            delivery_info={},
+        )

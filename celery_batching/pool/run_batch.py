@@ -1,0 +1,59 @@
+"""The whole path of a batch in the pool process, on one screen: payload in, report out."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+from .._celery_internals import current_app, exception_info, trace_with_item_clock
+from ..errors import SetupError
+from .item import TracedItem, item_clock
+from .messages import BatchPayload, BatchReport, ItemReply
+from .model import ModelRun
+from .setup import prepare
+
+if TYPE_CHECKING:
+    from ..task import BatchTask
+
+__all__ = ["prepare_tasks", "run_batch"]
+
+
+def run_batch(payload: BatchPayload) -> BatchReport:
+    """Decode, run, align and store one batch; every item ends with a reply of its own."""
+    task: BatchTask = current_app().tasks[payload.task_name]
+    try:
+        prepare([task])
+    except SetupError as exc:
+        return BatchReport([], setup_error=str(exc))
+    trace_with_item_clock(task, item_clock)
+    items = [TracedItem(task, item, payload) for item in payload.items]
+    for item in items:  # decodes, sends prerun, stores STARTED, and stops at the body
+        item.start()
+    waiting = [item for item in items if item.waits]
+    model = ModelRun(task, payload.batch_id, payload.reason)
+    for item, outcome in zip(waiting, model.outcomes(waiting), strict=True):
+        item.finish(outcome)  # stores the result, calls back, sends postrun
+    return BatchReport([_sendable(item.reply) for item in items], model.seconds)
+
+
+def prepare_tasks(task_names: list[str]) -> str | None:
+    """Set the tasks up before the first batch; the error's message, or None when all is well."""
+    tasks = current_app().tasks
+    try:
+        prepare([tasks[name] for name in task_names])
+    except SetupError as exc:
+        return str(exc)
+    return None
+
+
+def _sendable(reply: ItemReply | None) -> ItemReply:
+    """The reply, or how it cannot be pickled: one bad exception must not spoil the whole report."""
+    if reply is None:
+        raise RuntimeError("the tracer of an item gave control back before its end")
+    if reply.traced is not None and not reply.traced[0]:
+        return reply  # a success carries a string and a number
+    try:
+        pickle.dumps(reply)
+    except Exception as exc:
+        return ItemReply(crash=exception_info(exc))
+    return reply

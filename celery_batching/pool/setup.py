@@ -1,0 +1,79 @@
+"""``setup()`` of the batch tasks: once in each pool process, before it takes work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import traceback
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .._celery_internals import current_app
+from ..errors import SetupError
+
+if TYPE_CHECKING:
+    from ..task import BatchTask
+
+__all__ = ["SETUP_VARIABLE", "ensure_setup", "prepare", "prepare_process"]
+
+#: Environment variable that names the tasks to set up. A process started by spawn inherits the
+#: environment and nothing else.
+SETUP_VARIABLE = "_CELERY_BATCHING_SETUP"
+
+#: Guards the two tables below; the threads pool runs batches of one task in several threads.
+_lock = threading.RLock()
+
+#: Task name -> the process in which its setup has run. A forked child inherits the table but
+#: not a usable model, so the process is part of what is remembered.
+_done: dict[str, int] = {}
+
+#: (process, task name) -> how its setup failed. Kept, so that a model that takes a minute to
+#: fail is not loaded again for every batch.
+_failed: dict[tuple[int, str], SetupError] = {}
+
+
+def ensure_setup(task: BatchTask) -> None:
+    """Run the task's setup unless it has run in this process.
+
+    Raises:
+        Exception: whatever ``setup`` raises; the next call tries again.
+    """
+    if _done.get(task.name) == os.getpid():
+        return
+    with _lock:
+        if _done.get(task.name) != os.getpid():
+            task.setup()
+            _done[task.name] = os.getpid()
+
+
+def prepare(tasks: Iterable[BatchTask]) -> None:
+    """Set the tasks up in a pool process, where a failure is final.
+
+    Raises:
+        SetupError: with the traceback in its message; the same one at every further call.
+    """
+    for task in tasks:
+        place = (os.getpid(), task.name)
+        with _lock:
+            if place not in _failed:
+                try:
+                    ensure_setup(task)
+                except Exception as exc:
+                    _failed[place] = SetupError(
+                        f"{task.name}.setup() raised {exc!r}\n{traceback.format_exc().rstrip()}"
+                    )
+            if place in _failed:
+                raise _failed[place]
+
+
+def prepare_process() -> None:
+    """Set up the tasks the main process named, as a new pool process; failures are kept for later.
+
+    Celery logs and swallows what a handler of ``worker_process_init`` raises, so a failure is
+    reported by the first job of the process, and the main process ends the worker.
+    """
+    tasks = current_app().tasks
+    names = os.environ.get(SETUP_VARIABLE, "").split()
+    with contextlib.suppress(SetupError):
+        prepare(tasks[name] for name in names if name in tasks)

@@ -1,0 +1,237 @@
+"""BatchTask: what users write. In a web process it sends single calls, in a worker it runs batches."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from celery import Task
+
+from ._celery_internals import head_from_fun, task_stack
+from .batch import Batch, RetryEntry
+from .columns import Columns
+from .errors import BatchingError, SignatureError
+from .install import install
+from .options import BatchOptions, check_declared, option_names, refuse_misspelt
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    _Task = Task[..., Any]
+else:
+    _Task = Task
+
+__all__ = ["BatchTask"]
+
+
+class BatchTask(_Task):
+    """Base of tasks that take single calls and run them in batches.
+
+    Every parameter of :meth:`run` is a list with one entry per item, and ``run`` returns one
+    result per item, in the same order: a list, tuple, generator, numpy array or torch tensor
+    (split along its first axis). An entry that is an exception fails, or retries, its item alone.
+    A caller passes and gets one item: ``embed.delay("hello").get()``.
+
+    As with late acks in Celery, ``run`` may run again for the same item, so it must be safe to
+    repeat.
+
+    Attributes:
+        max_batch_size: the most items in one batch (default 32).
+        max_wait: seconds the oldest item may wait for company while the worker is free
+            (default 0).
+        on_error: ``"split"`` (default) or ``"fail"``: what to do when ``run`` raises.
+
+    Raises:
+        OptionError: where the class is defined, for an option with a bad value or name.
+        SignatureError: where the class is defined, for a ``run`` that cannot take columns.
+    """
+
+    abstract = True
+    acks_late = True
+    Strategy = "celery_batching.consumer.intake:strategy"
+    Request = "celery_batching.consumer.request:BatchRequest"
+
+    max_batch_size: int | None = None
+    max_wait: float | None = None
+    on_error: str | None = None
+
+    #: The columns of ``run``; set for each class that has one.
+    columns: ClassVar[Columns]
+
+    #: Present, so that Celery does not wrap ``run``, which takes a batch, in its automatic
+    #: retries of one call; they are put around the call's own body (see pool/body.py).
+    _orig_run = None
+
+    _resolved_options: BatchOptions | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        owner = cls.__dict__.get("name") or cls.__qualname__
+        _check_attributes(cls, owner)
+        if cls.run is not Task.run:
+            cls.columns = _columns(cls, owner)
+            if "__header__" not in cls.__dict__:  # the decorator has set it
+                cls.__header__ = staticmethod(_header(cls))
+
+    @classmethod
+    def bind(cls, app: Celery) -> Celery:
+        """Connect the task to its app, and the app's workers to batching."""
+        bound = super().bind(app)
+        install(app)
+        cls._resolve_options()
+        return bound
+
+    @classmethod
+    def _resolve_options(cls) -> BatchOptions:
+        declared = {name: getattr(cls, name) for name in option_names()}
+        return BatchOptions.resolve(declared, os.environ, cls.app.conf)
+
+    @property
+    def batch_options(self) -> BatchOptions:
+        """The options in force, merged from declaration, environment and settings at first use."""
+        cls = type(self)
+        if cls._resolved_options is None:
+            cls._resolved_options = cls._resolve_options()
+        return cls._resolved_options
+
+    def setup(self) -> None:
+        """Load the model. Runs once in each pool process, before the process takes work."""
+
+    @property
+    def device(self) -> str:
+        """Where this process should put its model: ``"cuda:k"`` for the pool process k, or ``"cpu"``."""
+        from .pool.device import device  # noqa: PLC0415  may import torch
+
+        return device()
+
+    @property
+    def batch(self) -> Batch:
+        """The batch that is running, inside :meth:`run`.
+
+        Raises:
+            BatchingError: outside of ``run``.
+        """
+        batch = self._running_batch()
+        if batch is None:
+            raise BatchingError(f"{self.name}.batch exists only while run() runs")
+        return batch
+
+    def _running_batch(self) -> Batch | None:
+        return getattr(self.request_stack.top, "batch", None)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run one call: as its part of a batch inside a worker, as a batch of one elsewhere."""
+        request = self.request_stack.top
+        if request is not None and not request.called_directly and not request._protected:
+            request._protected = 1  # Celery's own mark: the tracer's request is taken, further calls are direct
+            return self._body.run(*args, **kwargs)
+        task_stack.push(self)
+        self.push_request(args=args, kwargs=kwargs)
+        try:
+            return self._body.run(*args, **kwargs)
+        finally:
+            self.pop_request()
+            task_stack.pop()
+
+    @functools.cached_property
+    def _body(self) -> Any:
+        from .pool.body import ItemBody  # noqa: PLC0415  a process that only sends calls needs none of it
+
+        return ItemBody(self)
+
+    def retry(
+        self,
+        args: Any = None,
+        kwargs: Any = None,
+        exc: BaseException | None = None,
+        throw: bool = True,
+        eta: Any = None,
+        countdown: float | None = None,
+        max_retries: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Celery's ``retry``. Inside ``run`` it means every item; for one item see :meth:`Batch.retry`."""
+        if self._running_batch() is None:
+            return super().retry(
+                args, kwargs, exc=exc, throw=throw, eta=eta, countdown=countdown, max_retries=max_retries, **options
+            )
+        when = countdown if eta is None else eta
+        entry = RetryEntry(exc, when, args=args, kwargs=kwargs, max_retries=max_retries, **options)
+        if throw:
+            raise entry
+        return entry
+
+    def update_state(
+        self, task_id: str | None = None, state: str | None = None, meta: Any = None, **kwargs: Any
+    ) -> None:
+        """Celery's ``update_state``. Inside ``run``, without an id, it means every item."""
+        batch = self._running_batch()
+        if batch is None or task_id is not None:
+            super().update_state(task_id, state, meta, **kwargs)
+            return
+        for request in batch.requests:
+            self.backend.store_result(request.id, meta, state, request=request, **kwargs)
+
+    def replace(self, sig: Any) -> Any:
+        """Celery's ``replace``, for handlers of one item only.
+
+        Raises:
+            BatchingError: inside ``run``, which has no single call to replace.
+        """
+        self._refuse_in_run("replace")
+        return super().replace(sig)
+
+    def add_to_chord(self, sig: Any, lazy: bool = False) -> Any:
+        """Celery's ``add_to_chord``, for handlers of one item only.
+
+        Raises:
+            BatchingError: inside ``run``, which belongs to no single chord.
+        """
+        self._refuse_in_run("add_to_chord")
+        return super().add_to_chord(sig, lazy)
+
+    def _refuse_in_run(self, method: str) -> None:
+        if self._running_batch() is not None:
+            raise BatchingError(
+                f"{self.name}.{method}() acts on one call, and run() has a batch of them; "
+                f"put it into a task of its own, linked or chained to this one"
+            )
+
+
+def _check_attributes(cls: type[BatchTask], owner: str) -> None:
+    for name in option_names():
+        if name in cls.__dict__:
+            check_declared(owner, name, cls.__dict__[name])
+    free = [
+        name
+        for name, value in cls.__dict__.items()
+        if not name.startswith("_") and not hasattr(BatchTask, name) and not callable(value)
+    ]
+    refuse_misspelt(free, "", f"option of {owner}")
+
+
+def _columns(cls: type[BatchTask], owner: str) -> Columns:
+    run = _bound_run(cls)
+    if inspect.iscoroutinefunction(run) or inspect.isasyncgenfunction(run):
+        raise SignatureError(f"{owner}.run() is asynchronous; a pool process runs plain functions only")
+    if cls.__dict__.get("_dump_pydantic_arguments") is not None:
+        raise SignatureError(f"{owner}: pydantic=True checks single arguments, and run() gets lists of them")
+    return Columns(run, owner)
+
+
+def _bound_run(cls: type[BatchTask]) -> Callable[..., Any]:
+    """``run`` as an instance has it, without ``self``, for a class that has no instance yet."""
+    static = inspect.getattr_static(cls, "run")
+    return types.MethodType(static, object()) if inspect.isfunction(static) else cls.run
+
+
+def _header(cls: type[BatchTask]) -> Callable[..., Any]:
+    """What ``apply_async`` checks a call against, as Celery makes it for decorated functions only."""
+    static = inspect.getattr_static(cls, "run")
+    if inspect.isfunction(static):
+        return head_from_fun(static, bound=True)
+    return head_from_fun(cls.run)

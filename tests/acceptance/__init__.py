@@ -1,0 +1,1 @@
+"""Acceptance tests: the celery command line as a user starts it."""

@@ -1,0 +1,139 @@
+"""A child of the tests: a session and a log file of its own, ended by its pid together with its children."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from tests.support import die_with_parent
+from tests.support.waiting import wait_until
+
+Self = TypeVar("Self", bound="ChildProcess")
+Seen = TypeVar("Seen")
+
+
+class ChildProcess:
+    """One command, running; as a context manager it is terminated at the end."""
+
+    def __init__(
+        self, argv: Sequence[str], *, folder: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        """Start `argv` in `folder`, where its output goes to `output.log`."""
+        self.folder = folder
+        self.log_path = folder / "output.log"
+        shim = [sys.executable, "-IS", die_with_parent.__file__]
+        with self.log_path.open("ab") as log:
+            self._popen = subprocess.Popen(  # noqa: S603 - the tests' own command, no shell
+                [*shim, *argv],
+                cwd=folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The command's own process id: the start helper becomes the command."""
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the command has not ended yet."""
+        if self._popen.returncode is not None:
+            return False
+        # The ended process is left unreaped: until `wait` its pid, and so the
+        # number of its group, cannot go to a stranger.
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.pid, flags) is None
+
+    def children(self) -> list[int]:
+        """The pids of the direct children, such as the processes of a prefork pool."""
+        return [child.pid for child in psutil.Process(self.pid).children()]
+
+    def log(self) -> str:
+        """What the command has written so far."""
+        return self.log_path.read_text(errors="replace")
+
+    def wait_for(
+        self, predicate: Callable[[], Seen], description: str, timeout: float = 20.0
+    ) -> Seen:
+        """Like `wait_until`, but fail at once, with the log, when the command ends before."""
+
+        def look() -> Seen:
+            if not self.running:
+                code = self.wait()
+                pytest.fail(f"{description}: the process ended with {code}\n{self.log()}")
+            return predicate()
+
+        return wait_until(look, description, timeout, saw=lambda: self.log()[-4000:])
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the command alone, not to its children."""
+        self._popen.send_signal(number)
+
+    def wait(self, timeout: float = 20.0) -> int:
+        """Wait for the end and return the exit status; children that stayed behind are killed."""
+        if self._popen.returncode is None:
+            wait_until(lambda: not self.running, f"process {self.pid} ends", timeout, saw=self.log)
+            self._kill_group()
+        return self._popen.wait()
+
+    def terminate(self, timeout: float = 15.0) -> int:
+        """End it with SIGTERM, after `timeout` seconds with SIGKILL; return the exit status."""
+        if self.running:
+            self.signal(signal.SIGTERM)
+            try:
+                return self.wait(timeout)
+            except pytest.fail.Exception:
+                return self.kill()
+        return self.wait()
+
+    def kill(self) -> int:
+        """End it and its children at once, as a power cut would; return the exit status."""
+        if self._popen.returncode is None:
+            self._kill_group()
+        return self.wait()
+
+    def listens_on(self, port: int) -> bool:
+        """Whether it is this very process that serves the port."""
+        sockets = psutil.Process(self.pid).net_connections("tcp")
+        return any(
+            one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in sockets
+        )
+
+    def _kill_group(self) -> None:
+        os.killpg(self.pid, signal.SIGKILL)
+
+    def __enter__(self: Self) -> Self:
+        """Give the running command."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Terminate it."""
+        self.terminate()
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports that nobody used a moment ago, all different."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports

@@ -1,0 +1,34 @@
+"""Waiting for something to become true: the only place in the tests where time may pass."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+Seen = TypeVar("Seen")
+
+#: Seconds between two looks.
+POLL_S = 0.02
+
+
+def wait_until(
+    predicate: Callable[[], Seen],
+    description: str,
+    timeout: float = 10.0,
+    *,
+    saw: Callable[[], object] | None = None,
+) -> Seen:
+    """Return the predicate's first true value, or fail after `timeout` seconds with what was seen.
+
+    What was seen is the predicate's last value, or what `saw` returns when that says more.
+    """
+    deadline = time.monotonic() + timeout
+    while not (value := predicate()):
+        if time.monotonic() >= deadline:
+            last = saw() if saw else value
+            pytest.fail(f"{description}: not within {timeout:g} s; last seen: {last!r}")
+        time.sleep(POLL_S)  # noqa: TID251 - the pause between two looks, not a guess at a duration
+    return value

@@ -1,0 +1,1 @@
+"""Unit tests: no server, no child process, no clock."""
