@@ -24,7 +24,6 @@ from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.concurrency.solo import TaskPool as SoloPool
 from celery.platforms import EX_FAILURE
 from celery.utils import threads as celery_threads
-from celery.utils.functional import head_from_fun
 from celery.utils.objects import Bunch
 from celery.utils.serialization import UnpickleableExceptionWrapper
 from celery.worker import state as worker_state
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     from .pool.messages import BatchPayload, ItemPayload
 
 __all__ = [
+    "HARD_LIMIT_CLOSES_IN_ON_TIMEOUT",
     "Bunch",
     "Context",
     "ExceptionInfo",
-    "HARD_LIMIT_CLOSES_IN_ON_TIMEOUT",
     "PreforkPool",
     "Request",
     "Terminated",
@@ -51,14 +50,15 @@ __all__ = [
     "end_worker",
     "exception_info",
     "forks",
-    "head_from_fun",
     "in_loop_thread",
     "is_cancelled",
     "is_solo",
     "loaded_torch",
     "pool_process_index",
+    "raised",
     "shielded",
     "signal_number",
+    "success_line",
     "task_queue",
     "task_stack",
     "trace_item",
@@ -70,7 +70,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 #: The stack behind ``celery.current_task``.
-task_stack: Any = _state._task_stack
+task_stack: Any = _state._task_stack  # type: ignore[attr-defined]
 
 #: From 5.7 on, ``Request.on_timeout`` closes an item by itself (hook, signal, event); before, only
 #: ``on_failure`` sends the event.
@@ -79,7 +79,8 @@ HARD_LIMIT_CLOSES_IN_ON_TIMEOUT = celery.VERSION >= (5, 7)
 
 def current_app() -> Any:
     """The app itself, not the proxy."""
-    return celery.current_app._get_current_object()
+    app: Any = celery.current_app
+    return app._get_current_object()
 
 
 def check_request_stack() -> None:
@@ -101,16 +102,21 @@ def trace_with_item_clock(task: Any, clock: Callable[[], float]) -> None:
     """Give the task a tracer of Celery's that reads our clock; Celery rebuilds it on reconnect."""
     if getattr(task.__trace__, "item_clock", None) is not clock:
         # Called through its module: monitoring libraries replace it there.
-        tracer = trace.build_tracer(
-            task.name, task, app=task.app, hostname=_hostname(), monotonic=clock
-        )
+        tracer: Any = trace.build_tracer(task.name, task, app=task.app, hostname=_hostname(), monotonic=clock)
         tracer.item_clock = clock
         task.__trace__ = tracer
 
 
 def _hostname() -> str | None:
     """The worker's node name where Celery noted it for its trace functions."""
-    return trace._localized[2] if trace._localized else None
+    localized: Any = trace._localized  # type: ignore[attr-defined]
+    return localized[2] if localized else None
+
+
+def success_line(record: logging.LogRecord, task_id: str) -> bool:
+    """Whether this is the tracer's line about the success of this task."""
+    context = record.args
+    return record.msg == trace.LOG_SUCCESS and isinstance(context, dict) and context.get("id") == task_id
 
 
 def exception_info(exc: BaseException) -> ExceptionInfo:
@@ -129,12 +135,18 @@ def worker_lost_info(exc: BaseException) -> ExceptionInfo:
     return exception_info(WorkerLostError(f"Worker exited prematurely: {exc!r}.").with_traceback(exc.__traceback__))
 
 
+def raised(info: ExceptionInfo) -> BaseException:
+    """The exception in it; billiard wraps some of them to carry their traceback along."""
+    exc: Any = getattr(info.exception, "exc", info.exception)
+    return exc  # type: ignore[no-any-return]
+
+
 def shielded(info: ExceptionInfo) -> ExceptionInfo:
     """The same for ``Request.on_failure``, which lets a MemoryError fly into the event loop.
 
     The wrapper is Celery's own for exceptions that cannot be pickled; it unwraps it for events.
     """
-    exc = getattr(info.exception, "exc", info.exception)
+    exc = raised(info)
     if isinstance(exc, MemoryError):
         info.exception = UnpickleableExceptionWrapper.from_exception(exc)
     return info
@@ -168,8 +180,9 @@ def task_queue(task: Any) -> str | None:
     except Exception:  # a router of the user's own that wants a real call
         logger.debug("Cannot tell the queue of %s without a call", task.name, exc_info=True)
         return None
-    queue = route.get("queue")
-    return getattr(queue, "name", queue)
+    queue: Any = route.get("queue")
+    name: str | None = getattr(queue, "name", queue)
+    return name
 
 
 def signal_number(signal: Any) -> int:
@@ -189,7 +202,7 @@ def forks(worker: Any) -> bool:
 
 def end_worker() -> None:
     """End the worker with a failure status as soon as its loop comes round."""
-    worker_state.should_stop = EX_FAILURE
+    worker_state.should_stop = EX_FAILURE  # type: ignore[assignment]  # the stubs know its default only
 
 
 def is_cancelled(request: Any) -> bool:

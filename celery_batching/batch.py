@@ -16,11 +16,11 @@ class RetryEntry(Retry):
 
     def __init__(
         self,
-        exc: BaseException | None = None,
+        exc: Exception | None = None,
         when: float | datetime.datetime | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(exc=exc, when=when)
+        super().__init__(exc=exc, when=when)  # type: ignore[arg-type]  # the stubs know no float
         self.cause = exc  # Retry keeps a picklable copy of it, which may be of another class
         self.options = options
 
@@ -51,7 +51,7 @@ class Batch:
 
     def retry(
         self,
-        exc: BaseException | None = None,
+        exc: Exception | None = None,
         countdown: float | None = None,
         max_retries: int | None = None,
         **options: Any,

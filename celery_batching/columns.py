@@ -10,7 +10,7 @@ from .errors import SignatureError
 
 __all__ = ["Columns"]
 
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
 
 class Columns:
@@ -25,13 +25,14 @@ class Columns:
     """
 
     def __init__(self, run: Callable[..., Any], owner: str) -> None:
+        self._owner = owner
         self._signature = inspect.signature(run)
         parameters = self._signature.parameters.values()
         for parameter in parameters:
             if parameter.kind in _VARIADIC:
                 raise SignatureError(
                     f"{owner}.run() must name its parameters, each becomes a list with one entry "
-                    f"per item; it has {str(parameter)!r}"
+                    f"per item; it has {_VARIADIC[parameter.kind]}{parameter.name}"
                 )
         if not parameters:
             raise SignatureError(f"{owner}.run() must take at least one parameter: the list of its items")
@@ -44,7 +45,10 @@ class Columns:
         Raises:
             TypeError: the arguments do not fit the signature.
         """
-        bound = self._signature.bind(*args, **kwargs)
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as exc:
+            raise TypeError(f"{self._owner}() {exc}") from None
         bound.apply_defaults()
         return dict(bound.arguments)
 

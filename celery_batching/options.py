@@ -80,7 +80,7 @@ class BatchOptions:
         """Merge the three sources; ``None`` in a declaration or setting means "not given"."""
         refuse_misspelt(environ, ENVIRONMENT_PREFIX, "environment variable")
         refuse_misspelt(settings, SETTING_PREFIX, "setting")
-        found = {}
+        found: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
             value = _find(field, declared, environ, settings)
             if value is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from celery import Task
 
-from ._celery_internals import head_from_fun, task_stack
+from ._celery_internals import task_stack
 from .batch import Batch, RetryEntry
 from .columns import Columns
 from .errors import BatchingError, SignatureError
@@ -70,12 +70,17 @@ class BatchTask(_Task):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        owner = cls.__dict__.get("name") or cls.__qualname__
+        owner = str(cls.__dict__.get("name") or cls.__name__)
         _check_attributes(cls, owner)
         if cls.run is not Task.run:
             cls.columns = _columns(cls, owner)
             if "__header__" not in cls.__dict__:  # the decorator has set it
-                cls.__header__ = staticmethod(_header(cls))
+                cls.__header__ = cls._check_call  # type: ignore[attr-defined]
+
+    @classmethod
+    def _check_call(cls, *args: Any, **kwargs: Any) -> None:
+        """What ``apply_async`` checks a call with, as Celery makes it for decorated functions only."""
+        cls.columns.row(args, kwargs)
 
     @classmethod
     def bind(cls, app: Celery) -> Celery:
@@ -87,8 +92,9 @@ class BatchTask(_Task):
 
     @classmethod
     def _resolve_options(cls) -> BatchOptions:
+        app: Any = cls.app
         declared = {name: getattr(cls, name) for name in option_names()}
-        return BatchOptions.resolve(declared, os.environ, cls.app.conf)
+        return BatchOptions.resolve(declared, os.environ, app.conf)
 
     @property
     def batch_options(self) -> BatchOptions:
@@ -125,7 +131,7 @@ class BatchTask(_Task):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run one call: as its part of a batch inside a worker, as a batch of one elsewhere."""
-        request = self.request_stack.top
+        request: Any = self.request_stack.top
         if request is not None and not request.called_directly and not request._protected:
             request._protected = 1  # Celery's own mark: the tracer's request is taken, further calls are direct
             return self._body.run(*args, **kwargs)
@@ -147,7 +153,7 @@ class BatchTask(_Task):
         self,
         args: Any = None,
         kwargs: Any = None,
-        exc: BaseException | None = None,
+        exc: Exception | None = None,
         throw: bool = True,
         eta: Any = None,
         countdown: float | None = None,
@@ -165,9 +171,7 @@ class BatchTask(_Task):
             raise entry
         return entry
 
-    def update_state(
-        self, task_id: str | None = None, state: str | None = None, meta: Any = None, **kwargs: Any
-    ) -> None:
+    def update_state(self, task_id: str | None = None, state: Any = None, meta: Any = None, **kwargs: Any) -> None:
         """Celery's ``update_state``. Inside ``run``, without an id, it means every item."""
         batch = self._running_batch()
         if batch is None or task_id is not None:
@@ -192,7 +196,7 @@ class BatchTask(_Task):
             BatchingError: inside ``run``, which belongs to no single chord.
         """
         self._refuse_in_run("add_to_chord")
-        return super().add_to_chord(sig, lazy)
+        return super().add_to_chord(sig, lazy)  # type: ignore[call-overload]
 
     def _refuse_in_run(self, method: str) -> None:
         if self._running_batch() is not None:
@@ -227,11 +231,3 @@ def _bound_run(cls: type[BatchTask]) -> Callable[..., Any]:
     """``run`` as an instance has it, without ``self``, for a class that has no instance yet."""
     static = inspect.getattr_static(cls, "run")
     return types.MethodType(static, object()) if inspect.isfunction(static) else cls.run
-
-
-def _header(cls: type[BatchTask]) -> Callable[..., Any]:
-    """What ``apply_async`` checks a call against, as Celery makes it for decorated functions only."""
-    static = inspect.getattr_static(cls, "run")
-    if inspect.isfunction(static):
-        return head_from_fun(static, bound=True)
-    return head_from_fun(cls.run)

@@ -6,6 +6,7 @@ none) timers and pool callbacks come from threads of their own; a lock serves bo
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -21,12 +22,20 @@ from ..core.policy import Flush, WaitUntil, decide
 from ..options import BatchOptions
 from ..pool.messages import BatchPayload, BatchReport, ItemPayload
 from ..pool.run_batch import run_batch
+from .intake import task_of
 from .settle import RunningBatch
 from .slots import Slots
 
 __all__ = ["Batcher"]
 
 logger = logging.getLogger(__name__)
+
+#: Seconds without a message that make one quiet moment of the event loop (solo pool only).
+QUIET_S = 0.002
+
+#: Quiet moments after which the broker's backlog is taken for read. The loop fires its timers
+#: before it looks at its sockets, so the first may pass without a look.
+QUIET_MOMENTS = 2
 
 
 class Batcher:
@@ -60,7 +69,7 @@ class Batcher:
         self._timer: Any = None
         self._timer_at = 0.0
         self._generation = 0
-        self._last_arrival = self._last_end = 0.0
+        self._moments_to_quiet = 0
 
     def open(self) -> None:
         """Batches may leave from now on."""
@@ -84,7 +93,8 @@ class Batcher:
         """Take a waiting item in; a batch may leave at once."""
         with self._lock:
             self._buffer.add(item)
-            self._last_arrival = item.arrived
+            if self._moments_to_quiet:
+                self._moments_to_quiet = QUIET_MOMENTS
             self._evaluate()
 
     def snapshot(self) -> dict[str, Any]:
@@ -106,8 +116,7 @@ class Batcher:
         try:
             while self._may_claim():
                 self._claiming = True
-                generation = self._generation
-                self._slots.claim(lambda: self._on_slot(generation))
+                self._slots.claim(functools.partial(self._on_slot, self._generation))
                 if self._claiming:
                     return  # the slot comes later
         finally:
@@ -120,13 +129,13 @@ class Batcher:
             return True
         now = time.monotonic()
         decision = decide(self._buffer.windows.items(), self._options, now)
-        if isinstance(decision, Flush):
-            hold = self._slots.not_before(self._last_arrival, self._last_end)
-            if decision.reason is Reason.FULL or now >= hold:
-                self._set_timer(None)
-                return True
-            decision = WaitUntil(hold)
-        self._set_timer(decision.time if isinstance(decision, WaitUntil) else None)
+        if isinstance(decision, Flush) and (decision.reason is Reason.FULL or not self._moments_to_quiet):
+            self._set_timer(None)
+            return True
+        if self._moments_to_quiet:
+            self._set_timer(now + QUIET_S)
+        else:
+            self._set_timer(decision.time if isinstance(decision, WaitUntil) else None)
         return False
 
     def _on_slot(self, generation: int) -> None:
@@ -167,9 +176,7 @@ class Batcher:
         return items
 
     def _options(self, key: Hashable) -> BatchOptions:
-        task_name, _ = key  # type: ignore[misc]  # keys are made by intake.to_item
-        options: BatchOptions = self._consumer.app.tasks[task_name].batch_options
-        return options
+        return task_of(key, self._consumer.app).batch_options
 
     def _send(self, batch: RunningBatch) -> None:
         self._running[batch.id] = batch
@@ -188,9 +195,7 @@ class Batcher:
 
     def _payload(self, batch: RunningBatch) -> BatchPayload:
         items = [
-            ItemPayload(
-                request.id, request.request_dict, request.body, request.content_type, request.content_encoding
-            )
+            ItemPayload(request.id, request.request_dict, request.body, request.content_type, request.content_encoding)
             for request in batch.requests
         ]
         fast = uses_fast_trace(self._consumer.app)
@@ -220,7 +225,8 @@ class Batcher:
     def _end(self, batch: RunningBatch) -> None:
         with self._lock:
             self._running.pop(batch.id, None)
-            self._last_end = time.monotonic()
+            if self._slots.block_the_loop:
+                self._moments_to_quiet = QUIET_MOMENTS
             self._evaluate()
 
     def _set_timer(self, at: float | None) -> None:
@@ -238,4 +244,5 @@ class Batcher:
         with self._lock:
             if generation == self._generation:
                 self._timer = None
+                self._moments_to_quiet = max(self._moments_to_quiet - 1, 0)
                 self._evaluate()

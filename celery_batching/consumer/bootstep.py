@@ -23,7 +23,7 @@ __all__ = ["BatchingStep"]
 logger = logging.getLogger(__name__)
 
 
-class BatchingStep(bootsteps.StartStopStep):  # type: ignore[misc]  # untyped in Celery's stubs
+class BatchingStep(bootsteps.StartStopStep):
     """Takes the requests of batch tasks out of the consumer's hands, after Celery's own strategy.
 
     The strategy has by then looked at revocation, sent ``task-received`` and waited for the ETA
@@ -70,18 +70,18 @@ class BatchingStep(bootsteps.StartStopStep):  # type: ignore[misc]  # untyped in
         if consumer.hub is None:
             self._begin()
 
-    def register_with_event_loop(self, consumer: Any, hub: Any) -> None:
+    def register_with_event_loop(self, consumer: Any, hub: Any) -> None:  # noqa: ARG002
         """The same where there is an event loop: the pool takes jobs from here on."""
         self._loop_runs = True
         self._begin()
 
-    def stop(self, consumer: Any) -> None:
+    def stop(self, consumer: Any) -> None:  # noqa: ARG002
         """The connection is lost or the worker ends: what is buffered belongs to the broker again."""
         self._loop_runs = False  # the pool's callbacks are on their own from here
         self._batcher.close()
         self._read_mail()
 
-    def info(self, consumer: Any) -> dict[str, Any]:
+    def info(self, consumer: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ARG002
         """Shown by ``celery inspect stats`` and on Flower's page of the worker."""
         return {"batching": self._batcher.snapshot()}
 
@@ -116,8 +116,7 @@ class BatchingStep(bootsteps.StartStopStep):  # type: ignore[misc]  # untyped in
         try:
             item = to_item(request, time.monotonic(), self._high_priority_first())
         except Exception as exc:
-            logger.error("Cannot take %s[%s] in: %s", request.name, request.id, exc)
-            request.on_failure(exception_info(exc))
+            request.on_failure(exception_info(exc))  # stores, acknowledges and logs it
             return
         self._batcher.add(item)
 

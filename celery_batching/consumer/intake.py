@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from celery.exceptions import InvalidTaskError
@@ -12,8 +12,9 @@ from kombu.exceptions import ContentDisallowed, DecodeError
 
 from .._celery_internals import Bunch, default_strategy
 from ..core.items import Item
+from ..task import BatchTask
 
-__all__ = ["guard", "strategy", "to_item"]
+__all__ = ["guard", "strategy", "task_of", "to_item"]
 
 logger = logging.getLogger(__name__)
 _celery_logger = logging.getLogger("celery.worker.strategy")
@@ -58,6 +59,12 @@ def to_item(request: Any, now: float, high_priority_first: bool) -> Item[Any]:
     priority = request.delivery_info.get("priority") or 0
     key = (request.task.name, _limits(request.time_limits))
     return Item(request, key, now, -priority if high_priority_first else priority)
+
+
+def task_of(key: Hashable, app: Any) -> BatchTask:
+    """The task whose items have this key, as ``to_item`` made it."""
+    task: BatchTask = app.tasks[key[0]]  # type: ignore[index]
+    return task
 
 
 def _limits(limits: Any) -> tuple[float | None, float | None]:

@@ -23,4 +23,6 @@ class BatchRequest(Request):
             super().terminate(pool, signal)
         except NotImplementedError:
             terminated_here.add(self.id)
-            self._announce_revoked("terminated", True, signal_number(signal), False)
+            self._announce_revoked(  # type: ignore[attr-defined]
+                "terminated", True, signal_number(signal), False
+            )

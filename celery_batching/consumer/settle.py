@@ -18,6 +18,7 @@ from .._celery_internals import (
     TimeLimitExceeded,
     WorkerLostError,
     is_cancelled,
+    raised,
     shielded,
 )
 from ..core.splitting import halves
@@ -83,7 +84,7 @@ class RunningBatch:
         account, the others run again as they are; else the batch is halved, until the item that
         kills its process alone is known and fails.
         """
-        exc = getattr(info.exception, "exc", info.exception)
+        exc = raised(info)
         rest = [request for request in self.requests if not is_cancelled(request)]
         ended = [request for request in self.requests if is_cancelled(request)]
         for request in ended:
@@ -113,7 +114,7 @@ def _settle(request: Any, reply: ItemReply) -> None:
     if reply.crash is not None:
         request.on_failure(shielded(reply.crash))
         return
-    failed, value, seconds = reply.traced or (0, None, 0.0)
+    failed, value, seconds = _traced(reply)
     request.on_success((failed, shielded(value) if failed else value, seconds))
 
 
@@ -125,11 +126,16 @@ def _guarded(settle: Callable[..., Any], request: Any, *args: Any) -> None:
         logger.exception("Cannot settle %s[%s]", request.name, request.id)
 
 
+def _traced(reply: ItemReply) -> tuple[int, Any, float]:
+    if reply.traced is None:
+        raise RuntimeError("the reply of an item is empty")
+    return reply.traced
+
+
 def _outcome(reply: ItemReply) -> str:
     if reply.crash is not None:
         return "failed"
-    failed, value, _ = reply.traced or (0, None, 0.0)
+    failed, value, _ = _traced(reply)
     if not failed:
         return "succeeded"
-    exc = getattr(value.exception, "exc", value.exception)
-    return "retried" if isinstance(exc, Retry) else "failed"
+    return "retried" if isinstance(raised(value), Retry) else "failed"

@@ -76,14 +76,15 @@ def _unwrap(task: BatchTask, outcome: Outcome) -> Any:
     if not isinstance(outcome, Raised):
         return outcome.value
     error = outcome.error
-    if isinstance(error, Retry) and error.sig is None:
+    if isinstance(error, Retry) and getattr(error, "sig", None) is None:
         raise _retry(task, error)
     raise error.with_traceback(outcome.traceback)
 
 
 def _retry(task: BatchTask, entry: Retry) -> BaseException:
     """Send the item's own new message, with its own count; what Celery then wants raised."""
-    exc = entry.cause if isinstance(entry, RetryEntry) else entry.exc
-    options = dict(entry.options) if isinstance(entry, RetryEntry) else {}
-    when = "eta" if isinstance(entry.when, datetime.datetime) else "countdown"
-    return task.retry(exc=exc, **{when: entry.when}, **options)
+    options: dict[str, Any] = dict(entry.options) if isinstance(entry, RetryEntry) else {}
+    options["exc"] = entry.cause if isinstance(entry, RetryEntry) else entry.exc
+    options["eta" if isinstance(entry.when, datetime.datetime) else "countdown"] = entry.when
+    error: BaseException = task.retry(**options)
+    return error

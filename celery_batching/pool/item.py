@@ -31,9 +31,7 @@ __all__ = ["TracedItem", "current_item", "item_clock", "terminated_here"]
 terminated_here: set[str] = set()
 
 #: The item whose tracer runs in this context.
-current_item: contextvars.ContextVar[TracedItem | None] = contextvars.ContextVar(
-    "celery_batching_item", default=None
-)
+current_item: contextvars.ContextVar[TracedItem | None] = contextvars.ContextVar("celery_batching_item", default=None)
 
 
 def item_clock() -> float:
@@ -88,7 +86,8 @@ class TracedItem:
         """Called by the body, inside the tracer: hand the arguments over and stand still."""
         self.row = row
         self.request = self.task.request_stack.top
-        return self._tracer.parent.switch()
+        outcome: Outcome = self._tracer.parent.switch()
+        return outcome
 
     def _trace(self) -> None:
         current_item.set(self)

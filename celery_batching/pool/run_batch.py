@@ -10,6 +10,7 @@ from ..errors import SetupError
 from .item import TracedItem, item_clock
 from .messages import BatchPayload, BatchReport, ItemReply
 from .model import ModelRun
+from .quiet_logs import quiet_item_logs
 from .setup import prepare
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def run_batch(payload: BatchPayload) -> BatchReport:
         prepare([task])
     except SetupError as exc:
         return BatchReport([], setup_error=str(exc))
+    quiet_item_logs()
     trace_with_item_clock(task, item_clock)
     items = [TracedItem(task, item, payload) for item in payload.items]
     for item in items:  # decodes, sends prerun, stores STARTED, and stops at the body

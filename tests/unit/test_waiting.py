@@ -30,6 +30,4 @@ def test_a_batch_line_is_read() -> None:
     found = BATCH_LINE.search(line)
 
     assert found
-    assert BatchLine("proj.embed", 8, "wait", 0.010, 0.012, 7, 1, 0) == parse_batch(
-        found.groupdict()
-    )
+    assert BatchLine("proj.embed", 8, "wait", 0.010, 0.012, 7, 1, 0) == parse_batch(found.groupdict())
