@@ -15,6 +15,7 @@ import celery
 from billiard.common import TERM_SIGNAME
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
+from billiard.pool import SIG_SOFT_TIMEOUT
 from billiard.process import current_process
 from celery import _state, platforms
 from celery.app import trace
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HARD_LIMIT_CLOSES_IN_ON_TIMEOUT",
+    "SIG_SOFT_TIMEOUT",
     "Bunch",
     "Context",
     "ExceptionInfo",

@@ -16,7 +16,7 @@ from typing import Any
 
 from kombu.utils.uuid import uuid
 
-from .._celery_internals import uses_fast_trace
+from .._celery_internals import exception_info, uses_fast_trace
 from ..core.items import Buffer, Item, Reason
 from ..core.policy import Flush, WaitUntil, decide
 from ..options import BatchOptions
@@ -180,26 +180,35 @@ class Batcher:
 
     def _send(self, batch: RunningBatch) -> None:
         self._running[batch.id] = batch
-        hard, soft = batch.requests[0].time_limits
+        message_hard, message_soft = batch.requests[0].time_limits
+        hard = message_hard or batch.task.time_limit
+        soft = message_soft or batch.task.soft_time_limit
+        try:
+            self._apply(batch, hard, soft)
+        except Exception as exc:  # a message the pool cannot pickle: it must not hold the slot for ever
+            self._on_lost(batch, exception_info(exc))
+
+    def _apply(self, batch: RunningBatch, hard: float | None, soft: float | None) -> None:
+        worker = self._consumer.controller
         self._consumer.pool.apply_async(
             run_batch,
-            args=(self._payload(batch),),
+            args=(self._payload(batch, soft or worker.soft_time_limit),),
             accept_callback=lambda pid, at: self._hand_over(lambda: batch.accepted(pid, at)),
             timeout_callback=lambda soft, timeout: self._on_timeout(batch, soft, timeout),
             callback=lambda report: self._hand_over(lambda: self._on_report(batch, report)),
             error_callback=lambda info, **_: self._hand_over(lambda: self._on_lost(batch, info)),
-            soft_timeout=soft or batch.task.soft_time_limit,
-            timeout=hard or batch.task.time_limit,
+            soft_timeout=soft,
+            timeout=hard,
             correlation_id=batch.id,
         )
 
-    def _payload(self, batch: RunningBatch) -> BatchPayload:
+    def _payload(self, batch: RunningBatch, soft: float | None) -> BatchPayload:
         items = [
             ItemPayload(request.id, request.request_dict, request.body, request.content_type, request.content_encoding)
             for request in batch.requests
         ]
         fast = uses_fast_trace(self._consumer.app)
-        return BatchPayload(batch.task.name, batch.id, batch.reason.value, items, fast)
+        return BatchPayload(batch.task.name, batch.id, batch.reason.value, items, soft, fast)
 
     def _on_timeout(self, batch: RunningBatch, soft: bool, timeout: float) -> None:
         if soft:  # a hard one comes as the loss of the batch

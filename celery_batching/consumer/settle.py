@@ -100,8 +100,9 @@ class RunningBatch:
 
     def soft_timeout(self, timeout: float) -> None:
         """The soft limit struck; the exception is raised in the pool process."""
-        for request in self.requests:
-            _guarded(request.on_timeout, request, True, timeout)
+        logger.warning(
+            "Soft time limit (%ss) exceeded for batch %s size=%d", timeout, self.task.name, len(self.requests)
+        )
 
     def _fail(self, request: Any, info: ExceptionInfo, exc: BaseException) -> None:
         if isinstance(exc, TimeLimitExceeded) and HARD_LIMIT_CLOSES_IN_ON_TIMEOUT:

@@ -24,6 +24,8 @@ class BatchPayload(NamedTuple):
     batch_id: str
     reason: str
     items: list[ItemPayload]
+    soft_time_limit: float | None
+    """Seconds for each run of the model, from the message, the task or the worker."""
     fast_trace: bool
     """Whether Celery's fast trace function is in use, as ``Request.execute_using_pool`` asks."""
 

@@ -14,6 +14,7 @@ from ..batch import Batch
 from ..core.outcomes import Outcome, Raised, align
 from ..core.splitting import isolate
 from ..errors import BatchOutputError
+from .soft_clock import SoftClock
 
 if TYPE_CHECKING:
     from ..task import BatchTask
@@ -39,8 +40,9 @@ class ModelRun:
         seconds: what they took together.
     """
 
-    def __init__(self, task: BatchTask, batch_id: str, reason: str) -> None:
+    def __init__(self, task: BatchTask, batch_id: str, reason: str, clock: SoftClock | None = None) -> None:
         self.seconds = 0.0
+        self._clock = clock or SoftClock(None)
         self._task = task
         self._batch_id = batch_id
         self._reason = reason
@@ -67,9 +69,11 @@ class ModelRun:
 
     def _run(self, items: Sequence[Row]) -> list[Outcome] | Raised:
         started = time.monotonic()
+        request = self._request(items)
         try:
-            output = self._call([item.row or {} for item in items], self._request(items))
-            return align(output, len(items), self._task.name) if not isinstance(output, Raised) else output
+            with self._clock.run():
+                output = self._call([item.row or {} for item in items], request)
+                return align(output, len(items), self._task.name)
         except (WorkerShutdown, WorkerTerminate, GreenletExit):
             raise
         except BaseException as exc:  # also SystemExit: a user's sys.exit() must not end the worker

@@ -12,6 +12,7 @@ from .messages import BatchPayload, BatchReport, ItemReply
 from .model import ModelRun
 from .quiet_logs import quiet_item_logs
 from .setup import prepare
+from .soft_clock import SoftClock
 
 if TYPE_CHECKING:
     from ..task import BatchTask
@@ -32,9 +33,11 @@ def run_batch(payload: BatchPayload) -> BatchReport:
     for item in items:  # decodes, sends prerun, stores STARTED, and stops at the body
         item.start()
     waiting = [item for item in items if item.waits]
-    model = ModelRun(task, payload.batch_id, payload.reason)
-    for item, outcome in zip(waiting, model.outcomes(waiting), strict=True):
-        item.finish(outcome)  # stores the result, calls back, sends postrun
+    clock = SoftClock(payload.soft_time_limit)
+    model = ModelRun(task, payload.batch_id, payload.reason, clock)
+    with clock.batch():
+        for item, outcome in zip(waiting, model.outcomes(waiting), strict=True):
+            item.finish(outcome)  # stores the result, calls back, sends postrun
     return BatchReport([_sendable(item.reply) for item in items], model.seconds)
 
 

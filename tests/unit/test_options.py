@@ -76,7 +76,7 @@ def test_a_bad_value_is_refused_in_the_environment(name: str, text: str) -> None
         BatchOptions.resolve({}, {variable: text}, {})
 
     assert variable in str(caught.value)
-    assert repr(text) in str(caught.value) or "nan" in str(caught.value)
+    assert str(caught.value).endswith((repr(text), text))
 
 
 @pytest.mark.parametrize("wrong", ["max_batchsize", "batch_size", "max_batch_siz", "maxwait", "on_eror", "max_waits"])
