@@ -32,9 +32,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="session")
-def shared_workers(
-    servers: Servers, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SharedWorkers]:
+def shared_workers(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedWorkers]:
     """The workers that several tests use."""
     shared = SharedWorkers(servers, tmp_path_factory.mktemp)
     yield shared

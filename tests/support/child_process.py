@@ -25,9 +25,7 @@ Seen = TypeVar("Seen")
 class ChildProcess:
     """One command, running; as a context manager it is terminated at the end."""
 
-    def __init__(
-        self, argv: Sequence[str], *, folder: Path, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, argv: Sequence[str], *, folder: Path, env: Mapping[str, str] | None = None) -> None:
         """Start `argv` in `folder`, where its output goes to `output.log`."""
         self.folder = folder
         self.log_path = folder / "output.log"
@@ -66,9 +64,7 @@ class ChildProcess:
         """What the command has written so far."""
         return self.log_path.read_text(errors="replace")
 
-    def wait_for(
-        self, predicate: Callable[[], Seen], description: str, timeout: float = 20.0
-    ) -> Seen:
+    def wait_for(self, predicate: Callable[[], Seen], description: str, timeout: float = 20.0) -> Seen:
         """Like `wait_until`, but fail at once, with the log, when the command ends before."""
 
         def look() -> Seen:
@@ -94,9 +90,7 @@ class ChildProcess:
         """End it with SIGTERM, after `timeout` seconds with SIGKILL; return the exit status."""
         if self.running:
             self.signal(signal.SIGTERM)
-            try:
-                return self.wait(timeout)
-            except pytest.fail.Exception:
+            if not self._ends_within(timeout):
                 return self.kill()
         return self.wait()
 
@@ -109,9 +103,14 @@ class ChildProcess:
     def listens_on(self, port: int) -> bool:
         """Whether it is this very process that serves the port."""
         sockets = psutil.Process(self.pid).net_connections("tcp")
-        return any(
-            one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in sockets
-        )
+        return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in sockets)
+
+    def _ends_within(self, timeout: float) -> bool:
+        try:
+            wait_until(lambda: not self.running, "it ends", timeout)
+        except pytest.fail.Exception:
+            return False
+        return True
 
     def _kill_group(self) -> None:
         os.killpg(self.pid, signal.SIGKILL)

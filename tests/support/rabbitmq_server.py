@@ -25,10 +25,14 @@ DEBIAN_SCRIPT = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 #: Seconds a node may take to boot on a busy machine (about 6 on a free one).
 BOOT_S = 60.0
 
-QUEUE_COUNTS = re.compile(
-    r'queue,<<"(?P<name>[^"]*)">>}},\s*{messages_ready,(?P<ready>\d+)},'
-    r"\s*{messages_unacknowledged,(?P<unacked>\d+)}"
-)
+#: Name, ready and unacked messages of every queue of the default virtual host.
+COUNT_QUEUES = """
+[{binary_to_list(Name), Ready, Unacked}
+ || [{name, {resource, _, queue, Name}}, {messages_ready, Ready}, {messages_unacknowledged, Unacked}]
+ <- rabbit_amqqueue:info_all(<<"/">>, [name, messages_ready, messages_unacknowledged])]
+"""
+
+QUEUE_COUNT = re.compile(r'\{"([^"]*)", (\d+), (\d+)\}')
 
 
 class RabbitMQServer:
@@ -59,9 +63,7 @@ class RabbitMQServer:
         epmd = ["epmd", "-port", node.epmd_port, "-address", "127.0.0.1"]
         mapper = started.enter_context(ChildProcess(epmd, folder=node.subfolder("epmd"), env=env))
         mapper.wait_for(lambda: mapper.listens_on(int(node.epmd_port)), "epmd serves its port")
-        process = started.enter_context(
-            ChildProcess([find_server()], folder=node.subfolder("server"), env=env)
-        )
+        process = started.enter_context(ChildProcess([find_server()], folder=node.subfolder("server"), env=env))
         process.wait_for(lambda: process.listens_on(self._port), "RabbitMQ serves AMQP", BOOT_S)
 
     @contextmanager
@@ -104,7 +106,7 @@ class RabbitMQServer:
             message = "connections of an external node cannot be closed by the tests"
             raise ServerMissingError(message)
         self._node.evaluate(
-            "[rabbit_networking:close_connection(Pid, <<\"tests\">>)"
+            '[rabbit_networking:close_connection(Pid, <<"tests">>)'
             " || Pid <- rabbit_networking:connections(),"
             " [{peer_port, Port}] <- [rabbit_reader:info(Pid, [peer_port])],"
             f" lists:member(Port, {sorted(ports)})]"
@@ -172,18 +174,16 @@ class ErlangNode:
         command = [find_erl_call(), "-n", self.name, "-c", self.cookie, "-e"]
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "ERL_EPMD_PORT": self.epmd_port}
         done = subprocess.run(  # noqa: S603 - the tests' own command, no shell
-            command, input=f"{expression}.", env=env, capture_output=True, text=True, check=True
+            command, input=f"{expression}.\n", env=env, capture_output=True, text=True, check=True
         )
+        if not done.stdout.startswith("{ok, "):
+            raise RuntimeError(done.stdout)
         return done.stdout
 
     def queues(self) -> list[tuple[str, int, int]]:
-        """Name, ready and unacked messages of every queue of the default virtual host."""
-        keys = "[name, messages_ready, messages_unacknowledged]"
-        answer = self.evaluate(f'rabbit_amqqueue:info_all(<<"/">>, {keys})')
-        return [
-            (found["name"], int(found["ready"]), int(found["unacked"]))
-            for found in QUEUE_COUNTS.finditer(answer)
-        ]
+        """Name, ready and unacked messages of every queue."""
+        found = QUEUE_COUNT.findall(self.evaluate(COUNT_QUEUES))
+        return [(name, int(ready), int(unacked)) for name, ready, unacked in found]
 
 
 def find_server() -> str:

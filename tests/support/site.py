@@ -45,9 +45,7 @@ class Site:
 
     def celery(self, name: str, **settings: Any) -> Celery:
         """An app at this site; the site's settings win over the given ones."""
-        app = OwnTasksCelery(
-            name, broker=self.broker_url, backend=self.backend_url, set_as_current=False
-        )
+        app = OwnTasksCelery(name, broker=self.broker_url, backend=self.backend_url, set_as_current=False)
         app.conf.update(
             task_default_queue=self.queue,
             broker_connection_retry_on_startup=True,

@@ -208,4 +208,6 @@ def close_app(app: Celery) -> None:
     consumer = getattr(app.backend, "result_consumer", None)
     if consumer is not None:
         consumer.stop()
+    if "client" in vars(app.backend):
+        app.backend.client.close()
     app.close()

@@ -123,9 +123,7 @@ class WorkerProcess(ChildProcess):
     def drop_broker_connections(self) -> None:
         """Cut the worker's connections to its broker; the client keeps its own."""
         ports = {
-            one.laddr.port
-            for pid in (self.pid, *self.children())
-            for one in psutil.Process(pid).net_connections("tcp")
+            one.laddr.port for pid in (self.pid, *self.children()) for one in psutil.Process(pid).net_connections("tcp")
         }
         self.live.broker.drop_connections(ports)
 

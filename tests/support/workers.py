@@ -63,7 +63,10 @@ class SharedWorkers:
 
 
 class Workers:
-    """The workers and sites of one test; at its end nothing may be left at any of them."""
+    """The workers and sites of one test; at its end nothing may be left at any of them.
+
+    Then its own workers are killed, for speed; a test of their shutdown calls `terminate`.
+    """
 
     def __init__(self, servers: Servers, shared: SharedWorkers, new_folder: NewFolder) -> None:
         """Start with none."""
@@ -97,7 +100,8 @@ class Workers:
         """A worker for this test alone, at a new site or one more at an open `site`."""
         live = site or self.open_site(broker=broker, backend=backend, settings=settings)
         started = worker_options(module, **options)
-        worker = self._own.enter_context(WorkerProcess(live, started, self._new_folder("worker")))
+        worker = WorkerProcess(live, started, self._new_folder("worker"))
+        self._own.callback(worker.kill)
         self._workers.append(worker)
         if wait_ready:
             worker.wait_ready()
@@ -137,6 +141,6 @@ class Workers:
 
 
 def end(worker: WorkerProcess) -> None:
-    """End a shared worker and close its site."""
-    worker.terminate()
+    """End a shared worker, at once since it is idle, and close its site."""
+    worker.kill()
     worker.live.close()
