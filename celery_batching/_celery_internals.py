@@ -51,6 +51,7 @@ __all__ = [
     "default_strategy",
     "end_worker",
     "exception_info",
+    "find_task",
     "forks",
     "in_loop_thread",
     "is_cancelled",
@@ -83,6 +84,23 @@ def current_app() -> Any:
     """The app itself, not the proxy."""
     app: Any = celery.current_app
     return app._get_current_object()
+
+
+def find_task(name: str) -> Any:
+    """The task of that name, in a pool process.
+
+    A spawned process has the app of its task module and a second one, unpickled, which is the
+    current one and has no class-based tasks: Celery 5.7 does not find them there.
+
+    Raises:
+        celery.exceptions.NotRegistered: no app of this process has it.
+    """
+    app = current_app()
+    if name not in app.tasks:
+        for other in tuple(_state._get_active_apps()):  # type: ignore[attr-defined]
+            if name in other.tasks:
+                app.tasks[name] = other.tasks[name]
+    return app.tasks[name]
 
 
 def check_request_stack() -> None:

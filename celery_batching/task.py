@@ -210,10 +210,11 @@ def _check_attributes(cls: type[BatchTask], owner: str) -> None:
     for name in option_names():
         if name in cls.__dict__:
             check_declared(owner, name, cls.__dict__[name])
+    known = dir(BatchTask)  # not hasattr(): to look at Task.app binds the class to the current app
     free = [
         name
         for name, value in cls.__dict__.items()
-        if not name.startswith("_") and not hasattr(BatchTask, name) and not callable(value)
+        if not name.startswith("_") and name not in known and not callable(value)
     ]
     refuse_misspelt(free, "", f"option of {owner}")
 

@@ -241,13 +241,23 @@ class Batcher:
     def _set_timer(self, at: float | None) -> None:
         """Ask the policy again at exactly this time of the monotonic clock, and at no other."""
         if self._timer is not None and self._timer_at != at:
-            self._consumer.timer.cancel(self._timer)
+            self._timer.cancel()
             self._timer = None
         if at is not None and self._timer is None:
-            generation = self._generation
-            delay = max(at - time.monotonic(), 0.0)
             self._timer_at = at
-            self._timer = self._consumer.timer.call_after(delay, self._on_timer, (generation,))
+            self._timer = self._call_after(max(at - time.monotonic(), 0.0), self._on_timer, self._generation)
+
+    def _call_after(self, delay: float, function: Callable[[int], None], generation: int) -> Any:
+        """A started timer that can be cancelled.
+
+        Without an event loop Celery's timer looks at its entries once a second only.
+        """
+        if self._consumer.hub is not None:
+            return self._consumer.timer.call_after(delay, function, (generation,))
+        timer = threading.Timer(delay, function, (generation,))
+        timer.daemon = True
+        timer.start()
+        return timer
 
     def _on_timer(self, generation: int) -> None:
         with self._lock:

@@ -10,7 +10,7 @@ from typing import Any
 
 from celery import bootsteps
 
-from .._celery_internals import check_request_stack, end_worker, exception_info, forks, in_loop_thread
+from .._celery_internals import check_request_stack, end_worker, exception_info, forks, in_loop_thread, raised
 from ..pool.run_batch import prepare_tasks
 from ..task import BatchTask
 from .batcher import Batcher
@@ -42,7 +42,8 @@ class BatchingStep(bootsteps.StartStopStep):
         raise_prefetch(consumer, consumed_tasks(consumer.app) or tasks)
         self._consumer = consumer
         self._mail: deque[Callable[[], None]] = deque()
-        self._loop_runs = False
+        self._loop_runs = False  # an event loop that functions can be handed over to
+        self._started = False
         self._prepared = False
         self._batcher = Batcher(consumer, slots_of(worker), self._hand_over, self._on_setup_error)
         self._wrap(consumer)
@@ -77,7 +78,7 @@ class BatchingStep(bootsteps.StartStopStep):
 
     def stop(self, consumer: Any) -> None:  # noqa: ARG002
         """The connection is lost or the worker ends: what is buffered belongs to the broker again."""
-        self._loop_runs = False  # the pool's callbacks are on their own from here
+        self._started = self._loop_runs = False  # the pool's callbacks are on their own from here
         self._batcher.close()
         self._read_mail()
 
@@ -86,6 +87,7 @@ class BatchingStep(bootsteps.StartStopStep):
         return {"batching": self._batcher.snapshot()}
 
     def _begin(self) -> None:
+        self._started = True
         if self._prepared:
             self._batcher.open()
         else:
@@ -98,7 +100,7 @@ class BatchingStep(bootsteps.StartStopStep):
             prepare_tasks,
             args=(names,),
             callback=lambda error: self._hand_over(lambda: self._on_prepared(error)),
-            error_callback=lambda info, **_: self._hand_over(lambda: self._on_prepared(str(info.exception))),
+            error_callback=lambda info, **_: self._hand_over(lambda: self._on_prepared(repr(raised(info)))),
         )
 
     def _on_prepared(self, error: Any) -> None:
@@ -106,7 +108,8 @@ class BatchingStep(bootsteps.StartStopStep):
             self._on_setup_error(str(error))
         else:
             self._prepared = True
-            self._batcher.open()
+            if self._started:
+                self._batcher.open()
 
     def _on_setup_error(self, message: str) -> None:
         logger.critical("The worker ends, since the setup of a batch task failed: %s", message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING
 
-from .._celery_internals import current_app, exception_info, trace_with_item_clock
+from .._celery_internals import exception_info, find_task, trace_with_item_clock
 from ..errors import SetupError
 from .item import TracedItem, item_clock
 from .messages import BatchPayload, BatchReport, ItemReply
@@ -22,7 +22,7 @@ __all__ = ["prepare_tasks", "run_batch"]
 
 def run_batch(payload: BatchPayload) -> BatchReport:
     """Decode, run, align and store one batch; every item ends with a reply of its own."""
-    task: BatchTask = current_app().tasks[payload.task_name]
+    task: BatchTask = find_task(payload.task_name)
     try:
         prepare([task])
     except SetupError as exc:
@@ -43,9 +43,8 @@ def run_batch(payload: BatchPayload) -> BatchReport:
 
 def prepare_tasks(task_names: list[str]) -> str | None:
     """Set the tasks up before the first batch; the error's message, or None when all is well."""
-    tasks = current_app().tasks
     try:
-        prepare([tasks[name] for name in task_names])
+        prepare([find_task(name) for name in task_names])
     except SetupError as exc:
         return str(exc)
     return None

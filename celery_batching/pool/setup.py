@@ -9,7 +9,9 @@ import traceback
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .._celery_internals import current_app
+from celery.exceptions import NotRegistered
+
+from .._celery_internals import find_task
 from ..errors import SetupError
 
 if TYPE_CHECKING:
@@ -73,7 +75,6 @@ def prepare_process() -> None:
     Celery logs and swallows what a handler of ``worker_process_init`` raises, so a failure is
     reported by the first job of the process, and the main process ends the worker.
     """
-    tasks = current_app().tasks
     names = os.environ.get(SETUP_VARIABLE, "").split()
-    with contextlib.suppress(SetupError):
-        prepare(tasks[name] for name in names if name in tasks)
+    with contextlib.suppress(SetupError, NotRegistered):
+        prepare(find_task(name) for name in names)
