@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import celery
 from billiard.common import TERM_SIGNAME
-from billiard.einfo import ExceptionInfo
+from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from billiard.pool import SIG_SOFT_TIMEOUT
 from billiard.process import current_process
@@ -156,9 +156,9 @@ def worker_lost_info(exc: BaseException) -> ExceptionInfo:
 
 
 def raised(info: ExceptionInfo) -> BaseException:
-    """The exception in it; billiard wraps some of them to carry their traceback along."""
-    exc: Any = getattr(info.exception, "exc", info.exception)
-    return exc  # type: ignore[no-any-return]
+    """The exception in it, which billiard wraps until it has crossed to another process."""
+    exc: Any = info.exception
+    return exc.exc if isinstance(exc, ExceptionWithTraceback) else exc  # type: ignore[no-any-return]
 
 
 def shielded(info: ExceptionInfo) -> ExceptionInfo:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["LoggedBatch", "mean_size", "read_batches"]
 
@@ -21,9 +24,7 @@ class LoggedBatch:
 
 def read_batches(log: str, task: str) -> list[LoggedBatch]:
     """The batches of the task of that name, in the order in which they ran."""
-    return [
-        LoggedBatch(int(match["size"]), match["reason"]) for match in _LINE.finditer(log) if match["task"] == task
-    ]
+    return [LoggedBatch(int(match["size"]), match["reason"]) for match in _LINE.finditer(log) if match["task"] == task]
 
 
 def mean_size(batches: Sequence[LoggedBatch]) -> float:

@@ -12,15 +12,11 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import resources
-from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -32,6 +28,12 @@ from example_project.model import ModelNotFoundError, encode, load_model
 from example_project.processes import STOP_SIGNALS, ProcessDiedError, cleanup_stack, wait_until
 from example_project.service import Service, start_service
 from example_project.tasks import embed, embed_one
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+
+    from numpy.typing import NDArray
 
 #: Exit statuses: an answer was wrong; the demo could not run.
 WRONG, UNABLE = 1, 2
@@ -76,8 +78,7 @@ def _options() -> argparse.Namespace:
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
-        message = f"must be 1 or more, not {text}"
-        raise argparse.ArgumentTypeError(message)
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {text}")
     return number
 
 
@@ -98,11 +99,11 @@ def _show(service: Service, callers: int) -> int:
         batched = bench.measure(embed, "batched")
     batches = _batches_since(earlier, service, batched)
     rows = [
-        report.Row("plain Celery, one run per call", plain, 1.0, len(plain.wrong(expected))),
+        report.Row("plain Celery", plain, 1.0, len(plain.wrong(expected))),
         report.Row("batched", batched, mean_size(batches), len(batched.wrong(expected))),
     ]
     console.print()
-    console.print(report.comparison(rows, f"{len(texts)} sentences, {callers} concurrent callers"))
+    console.print(report.comparison(rows, f"{len(texts)} sentences, {callers} concurrent callers, one worker process"))
     console.print(report.sizes(batches))
     console.print(report.reasons(batches))
     return _verdict([*plain.wrong(expected), *batched.wrong(expected)], page_is_right=_page_is_right(service))
@@ -164,20 +165,21 @@ def _page_is_right(service: Service) -> bool:
     connection = http.client.HTTPConnection(service.wait_for_web(), timeout=settings.ANSWER_TIMEOUT)
     connection.request("POST", "/similar", json.dumps({"a": a, "b": b}), {"Content-Type": "application/json"})
     answer = json.load(connection.getresponse())
-    console.print(f"\nThe web page on {a!r} and {b!r}: {answer}")
+    console.print(f"POST /similar {PAIR}: {answer}", markup=False)
     model = load_model("cpu")
     expected = float(encode(model, [a])[0] @ encode(model, [b])[0])
-    return abs(answer.get("similarity", np.inf) - expected) <= TOLERANCE
+    return bool(abs(answer.get("similarity", np.inf) - expected) <= TOLERANCE)
 
 
 def _verdict(wrong: Sequence[Answer], *, page_is_right: bool) -> int:
     """Say what was wrong, if anything, and return the exit status."""
     for answer in wrong[:SHOWN]:
         console.print(f"Sentence {answer.index + 1}: {answer.error or 'differs from the model alone'}", style="red")
+    if not page_is_right:
+        console.print("The web page's answer differs from the model alone", style="red")
     if wrong or not page_is_right:
-        console.print(f"WRONG: {len(wrong)} answers, and the web page is {'right' if page_is_right else 'wrong'}.", style="red")
         return WRONG
-    console.print(f"Every answer is the one of the model run alone (each number within {TOLERANCE:g}).", style="green")
+    console.print(f"Every answer is that of the model run alone (each number within {TOLERANCE:g}).", style="green")
     return 0
 
 

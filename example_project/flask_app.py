@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery.exceptions import TaskRevokedError, TimeoutError as NoAnswerInTime
+from celery.exceptions import TaskRevokedError
+from celery.exceptions import TimeoutError as NoAnswerInTime
 from flask import Flask, abort, render_template, request
 from kombu.exceptions import OperationalError
 from werkzeug.exceptions import HTTPException
@@ -70,6 +71,8 @@ def _text(body: dict[str, Any], name: str) -> str:
         abort(400, f"'{name}' must be a string.")
     if not text.strip():
         abort(400, f"'{name}' is empty.")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        abort(400, f"'{name}' has half a surrogate pair, which is no character.")
     if len(text) > settings.MAX_TEXT_LENGTH:
         abort(400, f"'{name}' has {len(text)} characters; at most {settings.MAX_TEXT_LENGTH} are taken.")
     return text

@@ -5,14 +5,18 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from example_project import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
 __all__ = ["TOLERANCE", "Answer", "Load", "call_concurrently"]
 
@@ -80,10 +84,8 @@ def call_concurrently(task: Any, texts: Sequence[str], callers: int, on_progress
         threading.Thread(target=_caller, args=(task, calls, answers), daemon=True).start()
     received: list[Answer] = []
     while len(received) < len(texts):
-        try:
+        with suppress(queue.Empty):
             received.append(answers.get(timeout=CHECK_INTERVAL))
-        except queue.Empty:
-            pass
         on_progress(len(received))
     return Load(received, time.perf_counter() - started)
 
@@ -106,5 +108,5 @@ def _call(task: Any, index: int, text: str) -> Answer:
             return Answer(index, time.perf_counter() - started, vector=vector)
         finally:
             result.forget()
-    except Exception as error:  # noqa: BLE001  whatever it was, this caller has no answer
+    except Exception as error:  # whatever it was, this caller has no answer
         return Answer(index, time.perf_counter() - started, error=repr(error))

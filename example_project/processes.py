@@ -6,10 +6,15 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from types import FrameType, TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import FrameType, TracebackType
+
+    from typing_extensions import Self
 
 __all__ = ["STOP_SIGNALS", "ChildProcess", "ProcessDiedError", "cleanup_stack", "signals_held", "wait_until"]
 
@@ -60,8 +65,7 @@ class ChildProcess:
         status = self._process.poll()
         if status is not None:
             tail = "\n".join(self.text().splitlines()[-TAIL:])
-            message = f"The {self.name} ended with status {status}. Its last output:\n{tail}"
-            raise ProcessDiedError(message)
+            raise ProcessDiedError(f"The {self.name} ended with status {status}. Its last output:\n{tail}")
 
     def text(self) -> str:
         """The output so far."""
@@ -78,7 +82,7 @@ class ChildProcess:
             os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
 
-    def __enter__(self) -> ChildProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -98,8 +102,7 @@ def wait_until(ready: Callable[[], bool], what: str, child: ChildProcess, timeou
     while not ready():
         child.check()
         if time.monotonic() > deadline:
-            message = f"Waited {timeout:.0f} s for {what}, in vain"
-            raise TimeoutError(message)
+            raise TimeoutError(f"Waited {timeout:.0f} s for {what}, in vain")
         time.sleep(POLL)
 
 

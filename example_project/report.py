@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from rich import box
 from rich.table import Table
 
-from example_project.batch_log import LoggedBatch
-from example_project.load import Load
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from example_project.batch_log import LoggedBatch
+    from example_project.load import Load
 
 __all__ = ["Row", "comparison", "reasons", "sizes"]
 
@@ -30,6 +34,7 @@ class Row:
 def comparison(rows: Iterable[Row], title: str) -> Table:
     """One row per way of running the same texts."""
     table = _table(title, "", "items/s", "p50 ms", "p95 ms", "mean batch", "wrong answers")
+    table.caption = "Plain Celery runs the model once per call."
     for row in rows:
         table.add_row(
             row.name,
@@ -65,7 +70,7 @@ def reasons(batches: Sequence[LoggedBatch]) -> Table:
 
 def _table(title: str, first: str, *others: str) -> Table:
     """A table with its first column to the left and figures to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=f"\n{title}", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.add_column(first)
     for name in others:
         table.add_column(name, justify="right")

@@ -6,14 +6,17 @@ import os
 import re
 import sys
 import tempfile
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from example_project import settings
 from example_project.local_redis import URL_VARIABLE, open_redis
 from example_project.processes import ChildProcess, signals_held, wait_until
 from example_project.tasks import app
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
 
 __all__ = ["Service", "start_service"]
 
@@ -53,7 +56,8 @@ class Service:
     def wait_for_web(self) -> str:
         """Return ``host:port`` of the page once it is up."""
         wait_until(lambda: bool(_ADDRESS.search(self.web.text())), "the web page", self.web)
-        return _ADDRESS.findall(self.web.text())[0]
+        (address,) = set(_ADDRESS.findall(self.web.text()))
+        return str(address)
 
 
 def start_service(stack: ExitStack) -> Service:
@@ -64,7 +68,7 @@ def start_service(stack: ExitStack) -> Service:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="celery-batching-demo-")))
     with signals_held():
         redis = stack.enter_context(open_redis())
-    _connect(redis.url)
+    _prepare(redis.url)
     node = f"demo-{os.getpid()}@localhost"
     worker = ["-m", "celery", "-A", "example_project.tasks", "worker", "-Q", settings.QUEUE, "--concurrency=1"]
     worker += ["--loglevel=INFO", f"--hostname={node}"]
@@ -78,12 +82,15 @@ def start_service(stack: ExitStack) -> Service:
     )
 
 
-def _connect(url: str) -> None:
-    """Point this process's app, and the children to come, to the Redis at ``url``."""
+def _prepare(url: str) -> None:
+    """Set up this process's app and the environment of the children: the Redis at ``url``, and the threads."""
     for name in _OVERRIDES:
         os.environ.pop(name, None)
     os.environ[URL_VARIABLE] = url
     app.conf.update(broker_url=url, result_backend=url)
+    # torch takes every core by default, and on a CPU its threads then wait for those that the callers
+    # and Redis have pushed aside. One core is theirs.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) - 1)))
 
 
 def _start(stack: ExitStack, name: str, arguments: list[str], folder: Path) -> ChildProcess:

@@ -5,7 +5,6 @@ Start the worker with ``celery -A example_project.tasks worker -Q gpu --concurre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from celery import Celery
@@ -15,6 +14,8 @@ from example_project import settings
 from example_project.model import encode, load_model
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
