@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import celery
 from billiard.common import TERM_SIGNAME
-from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
+from billiard.einfo import ExceptionInfo, ExceptionWithTraceback  # type: ignore[attr-defined]
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from billiard.pool import SIG_SOFT_TIMEOUT
 from billiard.process import current_process

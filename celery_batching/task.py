@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from celery import Task
 
-from ._celery_internals import task_stack
 from .batch import Batch, RetryEntry
 from .columns import Columns
 from .errors import BatchingError, SignatureError
@@ -132,16 +131,10 @@ class BatchTask(_Task):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run one call: as its part of a batch inside a worker, as a batch of one elsewhere."""
         request: Any = self.request_stack.top
-        if request is not None and not request.called_directly and not request._protected:
-            request._protected = 1  # Celery's own mark: the tracer's request is taken, further calls are direct
-            return self._body.run(*args, **kwargs)
-        task_stack.push(self)
-        self.push_request(args=args, kwargs=kwargs)
-        try:
-            return self._body.run(*args, **kwargs)
-        finally:
-            self.pop_request()
-            task_stack.pop()
+        if request is None or request.called_directly or request._protected:
+            return self._body.call(*args, **kwargs)
+        request._protected = 1  # Celery's own mark: the tracer's request is taken, further calls are direct
+        return self._body.run(*args, **kwargs)
 
     @functools.cached_property
     def _body(self) -> Any:

@@ -83,6 +83,7 @@ def _positive(text: str) -> int:
 
 
 def _stop(number: int, _frame: FrameType | None) -> NoReturn:
+    console.print("\nEnding the worker, the web page and Redis ...")
     sys.exit(128 + number)
 
 

@@ -22,7 +22,7 @@ __all__ = ["STOP_SIGNALS", "ChildProcess", "ProcessDiedError", "cleanup_stack", 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 #: Seconds a child has to end by itself after SIGTERM: a Celery worker finishes what it is running.
-GRACE = 15.0
+GRACE = 5.0
 
 #: Seconds between two looks while waiting.
 POLL = 0.05

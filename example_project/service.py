@@ -68,7 +68,7 @@ def start_service(stack: ExitStack) -> Service:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="celery-batching-demo-")))
     with signals_held():
         redis = stack.enter_context(open_redis())
-    _prepare(redis.url)
+    _prepare(redis.url, folder)
     node = f"demo-{os.getpid()}@localhost"
     worker = ["-m", "celery", "-A", "example_project.tasks", "worker", "-Q", settings.QUEUE, "--concurrency=1"]
     worker += ["--loglevel=INFO", f"--hostname={node}"]
@@ -82,12 +82,14 @@ def start_service(stack: ExitStack) -> Service:
     )
 
 
-def _prepare(url: str) -> None:
-    """Set up this process's app and the environment of the children: the Redis at ``url``, and the threads."""
+def _prepare(url: str, folder: Path) -> None:
+    """Point this process and the children to come to the Redis at ``url``, and to ``folder`` for temporary files."""
     for name in _OVERRIDES:
         os.environ.pop(name, None)
     os.environ[URL_VARIABLE] = url
     app.conf.update(broker_url=url, result_backend=url)
+    # What torch and a killed worker leave behind goes with the folder.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     # torch takes every core by default, and on a CPU its threads then wait for those that the callers
     # and Redis have pushed aside. One core is theirs.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) - 1)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from celery.exceptions import Retry
 from kombu.utils.uuid import uuid
 
-from .._celery_internals import Context, add_autoretry_behaviour
+from .._celery_internals import Context, add_autoretry_behaviour, task_stack
 from ..batch import RetryEntry
 from ..core.items import Reason
 from ..core.outcomes import Outcome, Raised
@@ -49,12 +49,22 @@ class ItemBody:
     def __delattr__(self, name: str) -> None:
         delattr(self._task, name)
 
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """A direct call, outside of any tracer: with a request of its own, as Celery's ``Task.__call__``."""
+        task_stack.push(self._task)
+        self._task.push_request(args=args, kwargs=kwargs)
+        try:
+            return self.run(*args, **kwargs)
+        finally:
+            self._task.pop_request()
+            task_stack.pop()
+
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """The call's result, or its exception; an item's arguments in, not columns."""
         task: BatchTask = self._task
         row = task.columns.row(args, kwargs)
         item = current_item.get()
-        if item is not None and item.task is task and item.row is None:
+        if item is not None and item.at_body_of(task):
             value = _unwrap(task, item.await_outcome(row))
             plain = task.app.conf.result_serializer in _PLAIN_SERIALIZERS
             return to_plain(value) if plain else value

@@ -71,6 +71,11 @@ class TracedItem:
         """Whether the tracer stands still at the body: the item takes part in the run."""
         return self.row is not None and self.reply is None
 
+    def at_body_of(self, task: BatchTask) -> bool:
+        """Whether the body that runs is this item's, and not that of a call its handlers make."""
+        request = task.request_stack.top
+        return self.task is task and self.row is None and request is not None and request.id == self.id
+
     def start(self) -> None:
         """Trace up to the body, or to the end where the body is never reached."""
         self._tracer.switch()
