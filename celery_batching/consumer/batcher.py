@@ -171,9 +171,17 @@ class Batcher:
         """Up to ``size`` items, those left out that were revoked or have expired while they waited."""
         items: list[Item[Any]] = []
         while len(items) < size and (item := self._buffer.pop(key, now)) is not None:
-            if not item.payload.revoked():
+            if not self._revoked(item.payload):
                 items.append(item)
         return items
+
+    @staticmethod
+    def _revoked(request: Any) -> bool:
+        try:
+            return bool(request.revoked())
+        except Exception:  # the result backend is away: it cannot be marked, and stays with the broker
+            logger.exception("Cannot mark %s[%s] as revoked", request.name, request.id)
+            return True
 
     def _options(self, key: Hashable) -> BatchOptions:
         return task_of(key, self._consumer.app).batch_options
@@ -186,6 +194,7 @@ class Batcher:
         try:
             self._apply(batch, hard, soft)
         except Exception as exc:  # a message the pool cannot pickle: it must not hold the slot for ever
+            self._slots.give_back()
             self._on_lost(batch, exception_info(exc))
 
     def _apply(self, batch: RunningBatch, hard: float | None, soft: float | None) -> None:

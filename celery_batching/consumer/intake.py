@@ -17,6 +17,9 @@ from ..task import BatchTask
 __all__ = ["guard", "strategy", "task_of", "to_item"]
 
 logger = logging.getLogger(__name__)
+
+#: What Celery's consumer expects of a message it cannot read; anything else would end the worker.
+_UNREADABLE = (InvalidTaskError, ContentDisallowed, DecodeError)
 _celery_logger = logging.getLogger("celery.worker.strategy")
 
 
@@ -37,12 +40,10 @@ def guard(handler: Callable[..., Any], task: Any, consumer: Any) -> Callable[...
     def guarded(message: Any, body: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             _check_call(message, body)
-        except Exception as exc:
+            return handler(message, body, *args, **kwargs)
+        except _UNREADABLE as exc:
             _fail_unreadable(message, task, consumer, exc)
-            if isinstance(exc, (InvalidTaskError, ContentDisallowed, DecodeError)):
-                raise  # Celery's consumer logs and settles the message
-            raise InvalidTaskError(f"the message cannot be read: {exc!r}") from exc
-        return handler(message, body, *args, **kwargs)
+            raise  # Celery's consumer logs and settles the message
 
     return guarded
 
@@ -76,7 +77,7 @@ def _limits(limits: Any) -> tuple[float | None, float | None]:
 
 
 def _check_call(message: Any, body: Any) -> None:
-    payload = message.payload if body is None else body
+    payload = _payload(message) if body is None else body
     if isinstance(payload, dict):  # protocol 1: everything is in the body
         readable = "args" in payload
         task_id = payload.get("id", (message.headers or {}).get("id"))
@@ -93,6 +94,15 @@ def _check_call(message: Any, body: Any) -> None:
         raise InvalidTaskError(f"the body is no call: wanted [args, kwargs, embed], got {type(payload).__name__}")
     if not isinstance(task_id, str):
         raise InvalidTaskError(f"the message's id must be text; got {task_id!r}")
+
+
+def _payload(message: Any) -> Any:
+    try:
+        return message.payload
+    except _UNREADABLE:
+        raise
+    except Exception as exc:  # such as LookupError for an unknown encoding
+        raise InvalidTaskError(f"the message cannot be read: {exc!r}") from exc
 
 
 def _fail_unreadable(message: Any, task: Any, consumer: Any, exc: Exception) -> None:
