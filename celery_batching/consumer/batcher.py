@@ -179,8 +179,9 @@ class Batcher:
     def _revoked(request: Any) -> bool:
         try:
             return bool(request.revoked())
-        except Exception:  # the result backend is away: it cannot be marked, and stays with the broker
-            logger.exception("Cannot mark %s[%s] as revoked", request.name, request.id)
+        except Exception:  # the result backend is away: it cannot be marked yet
+            logger.exception("Cannot mark %s[%s] as revoked; it goes back to the queue", request.name, request.id)
+            request.reject(requeue=True)
             return True
 
     def _options(self, key: Hashable) -> BatchOptions:

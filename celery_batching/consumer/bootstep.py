@@ -14,7 +14,8 @@ from .._celery_internals import check_request_stack, end_worker, exception_info,
 from ..pool.run_batch import prepare_tasks
 from ..task import BatchTask
 from .batcher import Batcher
-from .intake import guard, to_item
+from .intake import to_item
+from .refusal import refuse_bad_messages
 from .slots import slots_of
 from .startup import batch_tasks, check_pool, consumed_tasks, raise_prefetch, warn_of_limits
 
@@ -46,11 +47,12 @@ class BatchingStep(bootsteps.StartStopStep):
         self._started = False
         self._prepared = False
         self._batcher = Batcher(consumer, slots_of(worker), self._hand_over, self._on_setup_error)
+        refuse_bad_messages(consumer)
         self._wrap(consumer)
 
     def _wrap(self, consumer: Any) -> None:
-        """Stand between the consumer and its tasks, where strategies will look when they are built."""
-        pass_on, update_strategies = consumer.on_task_request, consumer.update_strategies
+        """Stand between the consumer and its pool, where strategies will look when they are built."""
+        pass_on = consumer.on_task_request
 
         def on_task_request(request: Any) -> None:
             if isinstance(request.task, BatchTask):
@@ -58,13 +60,7 @@ class BatchingStep(bootsteps.StartStopStep):
             else:
                 pass_on(request)
 
-        def update_and_guard() -> None:
-            update_strategies()
-            for name, handler in consumer.strategies.items():
-                consumer.strategies[name] = guard(handler, consumer.app.tasks[name], consumer)
-
         consumer.on_task_request = on_task_request
-        consumer.update_strategies = update_and_guard
 
     def start(self, consumer: Any) -> None:
         """Start, and start again after a reconnect."""
