@@ -165,12 +165,12 @@ class BatchTask(_Task):
         return entry
 
     def update_state(self, task_id: str | None = None, state: Any = None, meta: Any = None, **kwargs: Any) -> None:
-        """Celery's ``update_state``. Inside ``run``, without an id, it means every item."""
+        """Celery's ``update_state``. Inside ``run`` it means the item of that id or, without one, every item."""
         batch = self._running_batch()
-        if batch is None or task_id is not None:
+        requests = [] if batch is None else [one for one in batch.requests if task_id in (None, one.id)]
+        if not requests:
             super().update_state(task_id, state, meta, **kwargs)
-            return
-        for request in batch.requests:
+        for request in requests:
             self.backend.store_result(request.id, meta, state, request=request, **kwargs)
 
     def replace(self, sig: Any) -> Any:

@@ -30,12 +30,12 @@ def run_batch(payload: BatchPayload) -> BatchReport:
     quiet_item_logs()
     trace_with_item_clock(task, item_clock)
     items = [TracedItem(task, item, payload) for item in payload.items]
-    for item in items:  # decodes, sends prerun, stores STARTED, and stops at the body
-        item.start()
-    waiting = [item for item in items if item.waits]
     clock = SoftClock(payload.soft_time_limit)
     model = ModelRun(task, payload.batch_id, payload.reason, clock)
     with clock.batch():
+        for item in items:  # decodes, sends prerun, stores STARTED, and stops at the body
+            item.start()
+        waiting = [item for item in items if item.waits]
         for item, outcome in zip(waiting, model.outcomes(waiting), strict=True):
             item.finish(outcome)  # stores the result, calls back, sends postrun
     return BatchReport([_sendable(item.reply) for item in items], model.seconds)
