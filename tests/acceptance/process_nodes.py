@@ -21,7 +21,7 @@ from tests.support.sites import RedisDb
 START_S = 40.0
 
 
-class RedisNode(RedisContainer):  # type: ignore[misc] - pytest-celery has no types
+class RedisNode(RedisContainer):
     """A database of the Redis server that the tests have started."""
 
     def __init__(self, db: RedisDb) -> None:
@@ -38,7 +38,7 @@ class RedisNode(RedisContainer):  # type: ignore[misc] - pytest-celery has no ty
         return True
 
 
-class WorkerNode(CeleryWorkerContainer):  # type: ignore[misc] - pytest-celery has no types
+class WorkerNode(CeleryWorkerContainer):
     """A worker that runs pytest-celery's generated app from a folder."""
 
     def __init__(

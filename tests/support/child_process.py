@@ -18,7 +18,6 @@ import pytest
 from tests.support import die_with_parent
 from tests.support.waiting import wait_until
 
-Self = TypeVar("Self", bound="ChildProcess")
 Seen = TypeVar("Seen")
 
 
@@ -31,7 +30,7 @@ class ChildProcess:
         self.log_path = folder / "output.log"
         shim = [sys.executable, "-IS", die_with_parent.__file__]
         with self.log_path.open("ab") as log:
-            self._popen = subprocess.Popen(  # noqa: S603 - the tests' own command, no shell
+            self._popen = subprocess.Popen(
                 [*shim, *argv],
                 cwd=folder,
                 env=env,
@@ -115,7 +114,7 @@ class ChildProcess:
     def _kill_group(self) -> None:
         os.killpg(self.pid, signal.SIGKILL)
 
-    def __enter__(self: Self) -> Self:
+    def __enter__(self) -> ChildProcess:  # noqa: PYI034 - typing.Self needs Python 3.11
         """Give the running command."""
         return self
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-import amqp
 from kombu import Connection
 
 from tests.support.child_process import ChildProcess, free_ports
@@ -49,7 +49,7 @@ class RabbitMQServer:
         self.url = f"amqp://guest:guest@127.0.0.1:{self._port}//"
         self._node = ErlangNode(folder, epmd_port)
         with ExitStack() as started:
-            self._boot(started, self._node, dist_port)
+            self._boot(started, self._node, dist_port, find_server())
             self._children = started.pop_all()
 
     @classmethod
@@ -57,17 +57,17 @@ class RabbitMQServer:
         """Use the node that the environment names, or boot one."""
         return cls(folder, external=os.environ.get("BATCHING_RABBITMQ_URL"))
 
-    def _boot(self, started: ExitStack, node: ErlangNode, dist_port: int) -> None:
+    def _boot(self, started: ExitStack, node: ErlangNode, dist_port: int, server: str) -> None:
         env = node.environment(self._port, dist_port)
         # A port mapper of our own: the one that a node starts by itself stays for ever.
         epmd = ["epmd", "-port", node.epmd_port, "-address", "127.0.0.1"]
         mapper = started.enter_context(ChildProcess(epmd, folder=node.subfolder("epmd"), env=env))
         mapper.wait_for(lambda: mapper.listens_on(int(node.epmd_port)), "epmd serves its port")
-        process = started.enter_context(ChildProcess([find_server()], folder=node.subfolder("server"), env=env))
+        process = started.enter_context(ChildProcess([server], folder=node.subfolder("server"), env=env))
         process.wait_for(lambda: process.listens_on(self._port), "RabbitMQ serves AMQP", BOOT_S)
 
     @contextmanager
-    def channel(self) -> Iterator[amqp.Channel]:
+    def channel(self) -> Iterator[Any]:
         """A channel of a new connection."""
         with Connection(self.url) as connection, connection.channel() as channel:
             yield channel
@@ -112,7 +112,7 @@ class RabbitMQServer:
             f" lists:member(Port, {sorted(ports)})]"
         )
 
-    def __enter__(self) -> RabbitMQServer:
+    def __enter__(self) -> RabbitMQServer:  # noqa: PYI034 - typing.Self needs Python 3.11
         """Give the running node."""
         return self
 
@@ -173,9 +173,7 @@ class ErlangNode:
         """Run an Erlang expression in the node: milliseconds, where rabbitmqctl takes a second."""
         command = [find_erl_call(), "-n", self.name, "-c", self.cookie, "-e"]
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "ERL_EPMD_PORT": self.epmd_port}
-        done = subprocess.run(  # noqa: S603 - the tests' own command, no shell
-            command, input=f"{expression}.\n", env=env, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run(command, input=f"{expression}.\n", env=env, capture_output=True, text=True, check=True)
         if not done.stdout.startswith("{ok, "):
             raise RuntimeError(done.stdout)
         return done.stdout

@@ -84,7 +84,7 @@ class RedisServer:
                 if one["db"] == str(db) and int(one["addr"].rpartition(":")[2]) in ports:
                     client.client_kill_filter(_id=one["id"])
 
-    def __enter__(self) -> RedisServer:
+    def __enter__(self) -> RedisServer:  # noqa: PYI034 - typing.Self needs Python 3.11
         """Give the running server."""
         return self
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from celery import Celery
+from celery.backends.redis import RedisBackend
+from celery.backends.rpc import RPCBackend
 
 from tests.support.journal import Journal
 from tests.support.rabbitmq_server import RabbitMQServer
@@ -56,7 +58,7 @@ class RedisDb:
 
     def leftovers(self) -> list[str]:
         """The keys without expiry: waiting or unacked messages, results."""
-        return [f"key {key}: {self.client.type(key)}" for key in self._lasting()]
+        return [f"key {key}: {self.client.type(key)!s}" for key in self._lasting()]
 
     def purge(self) -> None:
         """Delete the keys without expiry, but not the bindings of living workers."""
@@ -183,11 +185,8 @@ def open_site(
     """
     own_or_shared = redis or servers.redis
     queue = f"tests.{secrets.token_hex(6)}"
-    broker_place: Place
-    if broker == "redis":
-        broker_place = RedisDb(own_or_shared)
-    else:
-        broker_place = RabbitMQQueue(servers.rabbitmq, queue)
+    on_redis = broker == "redis"
+    broker_place: Place = RedisDb(own_or_shared) if on_redis else RabbitMQQueue(servers.rabbitmq, queue)
     backends = {"rpc": "rpc://", "sqlite": f"db+sqlite:///{folder / queue}.sqlite"}
     backend_place = RedisDb(own_or_shared) if backend == "redis" else Nowhere(backends[backend])
     site = Site(
@@ -205,9 +204,12 @@ def close_app(app: Celery) -> None:
 
     But not its connections to the broker: kombu keeps them by URL for all apps of the process.
     """
-    consumer = getattr(app.backend, "result_consumer", None)
-    if consumer is not None:
-        consumer.stop()
-    if "client" in vars(app.backend):
-        app.backend.client.close()
+    backend: Any = app.backend
+    if isinstance(app.backend, RedisBackend):
+        backend.result_consumer.stop()
+        # Not `client.close()`, which leaves alone a pool that was given to the client.
+        backend.client.connection_pool.disconnect()
+    # It has a connection of its own, from the first call on.
+    if isinstance(app.backend, RPCBackend) and backend.result_consumer._connection:
+        backend.result_consumer.stop()
     app.close()

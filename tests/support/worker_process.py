@@ -93,7 +93,7 @@ class WorkerProcess(ChildProcess):
         """What the tasks tell, and the gates at which they wait."""
         return self.live.journal
 
-    def task(self, name: str) -> Task:
+    def task(self, name: str) -> Task[Any, Any]:
         """The client's task of that name, without the name of the app module."""
         return self.app.tasks[f"{self.options.module}.{name}"]
 
@@ -130,7 +130,7 @@ class WorkerProcess(ChildProcess):
     def inspect(self, command: str, **arguments: Any) -> Any:
         """The worker's answer to an inspect command: `worker.inspect("active")`."""
         inspector = self.app.control.inspect([self.node], timeout=2.0)
-        answers = inspector._request(command, **arguments)  # noqa: SLF001 - the one way to pass any command
+        answers: Any = inspector._request(command, **arguments)
         return answers[self.node]
 
     def _environment(self) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Every scenario under a plain Celery task and under a batch task: stock Celery is the specification."""

@@ -1,0 +1,123 @@
+"""Messages that are no proper call, among good ones: each fails alone and clearly, and the worker lives (case 62)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.messages import Message, message_for
+from tests.support.waiting import wait_until
+from tests.support.worker_process import WorkerProcess
+
+WorkerFixture = Callable[..., WorkerProcess]
+Spoil = Callable[[Message], Message]
+
+PLACES = [("prefork", "redis"), ("threads", "rabbitmq")]
+TASKS = ["double", "double_alone"]
+
+
+def body(text: str | bytes) -> Spoil:
+    return lambda message: message.but(body=text)
+
+
+def header(**headers: Any) -> Spoil:
+    return lambda message: message.with_headers(**headers)
+
+
+#: What is wrong with the body -> (how to make it so, what the caller is told).
+BODIES: dict[str, tuple[Spoil, str]] = {
+    "broken JSON": (body('[[1], {}, {"x": '), "JSON|[Dd]ecode|Expecting"),
+    "no bytes": (body(b""), "no call.*bytes"),
+    "not UTF-8": (body(b"\xff\xfe\xfa"), "[Dd]ecode|utf"),
+    "a number": (body("42"), "no call.*int"),
+    "null": (body("null"), "no call.*NoneType"),
+    "true": (body("true"), "no call.*bool"),
+    "text": (body('"abc"'), "no call.*str"),
+    "an empty list": (body("[]"), "no call.*list"),
+    "a list of numbers": (body("[1, 2, 3]"), "no call.*list"),
+    "a dict": (body('{"no": "tuple"}'), "no call.*dict"),
+    "only the arguments": (body("[[1]]"), "no call.*list"),
+    "without the embedded part": (body("[[1], {}]"), "no call.*list"),
+    "arguments that are a number": (body("[1, {}, {}]"), "no call.*list"),
+    "arguments that are text": (body('["abc", {}, {}]'), "no call.*list"),
+    "keywords that are a list": (body("[[1], [2], {}]"), "no call.*list"),
+    "an embedded part that is a number": (body("[[1], {}, 5]"), "no call.*list"),
+    "one part too many": (body("[[1], {}, {}, {}]"), "no call.*list"),
+    "a forbidden content type": (
+        lambda message: message.but(
+            body=pickle.dumps(((1,), {}, {})), content_type="application/x-python-serialize", content_encoding="binary"
+        ),
+        "pickle|untrusted|[Rr]efus",
+    ),
+    "an unknown content type": (lambda message: message.but(content_type="application/x-unheard-of"), "unheard-of"),
+    "an unknown encoding": (
+        lambda message: message.but(body=b"[[1], {}, {}]", content_encoding="utf-99"),
+        "utf-99",
+    ),
+    "compressed garbage": (
+        lambda message: message.but(body=b"no gzip at all").with_headers(compression="application/x-gzip"),
+        "gzip",
+    ),
+    "an unknown compression": (header(compression="application/x-unheard-of"), "unheard-of"),
+    "compressed but cut off": (
+        lambda message: message.but(body=gzip.compress(b'[[1], {}, {"x": 1}]' * 9)[:-9]).with_headers(
+            compression="application/x-gzip"
+        ),
+        "",
+    ),
+    "arguments the task does not take": (body('[[1, 2, 3, 4], {"y": 5}, {}]'), "argument"),
+}
+
+#: What is wrong with a header.
+HEADERS: dict[str, tuple[Spoil, str]] = {
+    "a time limit that is text": (header(timelimit="soon"), "timelimit"),
+    "a time limit of one part": (header(timelimit=[5]), "timelimit"),
+    "time limits that are text": (header(timelimit=["a", "b"]), "timelimit"),
+    "a time limit that is a dict": (header(timelimit={"soft": 5}), "timelimit"),
+    "a number for both time limits": (header(timelimit=5), "timelimit"),
+    "an ETA that is no time": (header(eta="tomorrow"), "eta|ETA"),
+    "an ETA that is a number": (header(eta=5), "eta|ETA"),
+    "an expiry that is no time": (header(expires="never"), "expires"),
+    "stamps that are a number": (header(stamps=5, stamped_headers=7), "stamp"),
+    "an unknown task": (header(task="control.nobody"), "control.nobody"),
+}
+
+
+@pytest.mark.parametrize(("pool", "broker"), PLACES)
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("kind", BODIES)
+def test_a_bad_body_fails_alone(shared_worker: WorkerFixture, pool: str, broker: str, task: str, kind: str) -> None:
+    """A body that is no call fails for its caller, saying why; its neighbours resolve and the worker lives (case 62)."""
+    spoil, told = BODIES[kind]
+    assert_it_fails_alone(shared_worker("control", pool=pool, broker=broker), task, spoil, told)
+
+
+@pytest.mark.parametrize(("pool", "broker"), PLACES)
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("kind", HEADERS)
+def test_a_bad_header_fails_alone(shared_worker: WorkerFixture, pool: str, broker: str, task: str, kind: str) -> None:
+    """A header that makes no sense fails for its caller, saying why; its neighbours resolve, the worker lives (case 62)."""
+    spoil, told = HEADERS[kind]
+    assert_it_fails_alone(shared_worker("control", pool=pool, broker=broker), task, spoil, told)
+
+
+def assert_it_fails_alone(worker: WorkerProcess, name: str, spoil: Spoil, told: str) -> None:
+    """Send the spoilt message between two good ones, all three as close together as they can be."""
+    task = worker.task(name)
+    with worker.journal.closed_gate():
+        good = [task.delay(1)]
+        bad = spoil(message_for(task, 2)).publish(worker.app)
+        good.append(task.delay(3))
+
+    assert [2, 6] == [result.get(timeout=10) for result in good]
+    wait_until(bad.ready, "the bad message fails", saw=lambda: bad.state)
+    assert "FAILURE" == bad.state
+    with pytest.raises(Exception, match=told):
+        bad.get(timeout=10)
+    assert 8 == task.delay(4).get(timeout=10)
+    assert worker.running
