@@ -55,6 +55,7 @@ __all__ = [
     "forks",
     "in_loop_thread",
     "is_cancelled",
+    "is_discarded",
     "is_solo",
     "loaded_torch",
     "pool_process_index",
@@ -223,6 +224,15 @@ def forks(worker: Any) -> bool:
 def end_worker() -> None:
     """End the worker with a failure status as soon as its loop comes round."""
     worker_state.should_stop = EX_FAILURE  # type: ignore[assignment]  # the stubs know its default only
+
+
+def is_discarded(job: Any) -> bool:
+    """Whether the pool has dropped a job it had not accepted yet.
+
+    AsynPool does so when the connection is lost, without a word to the job's callbacks.
+    """
+    cache = getattr(job, "_cache", None)
+    return cache is not None and job._job not in cache and not job.ready()
 
 
 def is_cancelled(request: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from kombu.utils.uuid import uuid
 
-from .._celery_internals import exception_info, uses_fast_trace
+from .._celery_internals import exception_info, is_discarded, uses_fast_trace
 from ..core.items import Buffer, Item, Reason
 from ..core.policy import Flush, WaitUntil, decide
 from ..options import BatchOptions
@@ -88,6 +88,8 @@ class Batcher:
             self._set_timer(None)
             self._buffer.clear()
             self._parts.clear()
+            for batch in [batch for batch in self._running.values() if is_discarded(batch.job)]:
+                del self._running[batch.id]  # its end will never be told, and its items come again
 
     def add(self, item: Item[Any]) -> None:
         """Take a waiting item in; a batch may leave at once."""
@@ -200,7 +202,7 @@ class Batcher:
 
     def _apply(self, batch: RunningBatch, hard: float | None, soft: float | None) -> None:
         worker = self._consumer.controller
-        self._consumer.pool.apply_async(
+        job = self._consumer.pool.apply_async(
             run_batch,
             args=(self._payload(batch, soft or worker.soft_time_limit),),
             accept_callback=lambda pid, at: self._hand_over(lambda: batch.accepted(pid, at)),
@@ -211,6 +213,7 @@ class Batcher:
             timeout=hard,
             correlation_id=batch.id,
         )
+        batch.sent(job)
 
     def _payload(self, batch: RunningBatch, soft: float | None) -> BatchPayload:
         items = [

@@ -47,9 +47,20 @@ def refuse_bad_messages(consumer: Any) -> None:
         _tell_caller(message, consumer, exc)
         on_invalid_task(body, message, exc)
 
+    consumer.strategies = _Strategies(consumer.strategies)
     consumer.update_strategies = update_and_guard
     consumer.on_decode_error = tell_and_ack
     consumer.on_invalid_task = tell_and_reject
+
+
+class _Strategies(dict[str, Any]):
+    """Strategies by task name, where a name that is no text is an unknown one."""
+
+    def __getitem__(self, name: Any) -> Any:
+        try:
+            return super().__getitem__(name)
+        except TypeError as exc:  # not hashable
+            raise KeyError(repr(name)) from exc
 
 
 def _guarded(handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,9 +133,10 @@ def _are_names(names: Any) -> bool:
 def _tell_caller(message: Any, consumer: Any, exc: Exception) -> None:
     """Store the failure of a message that cannot be read, where it says whose it is."""
     headers = message.headers or {}
-    task, task_id = consumer.app.tasks.get(headers.get("task")), headers.get("id")
-    if task is None or not isinstance(task_id, str):
+    name, task_id = headers.get("task"), headers.get("id")
+    if not isinstance(name, str) or name not in consumer.app.tasks or not isinstance(task_id, str):
         return
+    task = consumer.app.tasks[name]
     request = Bunch(  # as Celery does for a task it does not know: the embedded part cannot be read
         name=task.name,
         chord=None,

@@ -5,6 +5,7 @@ own request, once, from the one report of the batch or from its loss.
 from __future__ import annotations
 
 import logging
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,14 @@ class RunningBatch:
         self.requests = requests
         self.reason = reason
         self.waited_s = waited_s
+        self.job: Any = None  # what the pool gave for it
+
+    def sent(self, job: Any) -> None:
+        """The pool has the batch; what it gave for it lets Celery terminate an item."""
+        self.job = job
+        if hasattr(job, "terminate"):
+            for request in self.requests:
+                request._apply_result = weakref.ref(job)
 
     def accepted(self, pid: int, time_accepted: float) -> None:
         """The pool process ``pid`` has taken the batch."""

@@ -8,6 +8,7 @@ import threading
 import traceback
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from celery.exceptions import NotRegistered
 
@@ -26,13 +27,14 @@ SETUP_VARIABLE = "_CELERY_BATCHING_SETUP"
 #: Guards the two tables below; the threads pool runs batches of one task in several threads.
 _lock = threading.RLock()
 
-#: Task name -> the process in which its setup has run. A forked child inherits the table but
-#: not a usable model, so the process is part of what is remembered.
-_done: dict[str, int] = {}
+#: The process in which each task's setup has run. A forked child inherits the table but not a
+#: usable model, so the process is part of what is remembered. By task and not by name: another
+#: app's task of the same name has no model yet.
+_done: WeakKeyDictionary[BatchTask, int] = WeakKeyDictionary()
 
-#: (process, task name) -> how its setup failed. Kept, so that a model that takes a minute to
+#: In which process, and how, a task's setup failed. Kept, so that a model that takes a minute to
 #: fail is not loaded again for every batch.
-_failed: dict[tuple[int, str], SetupError] = {}
+_failed: WeakKeyDictionary[BatchTask, tuple[int, SetupError]] = WeakKeyDictionary()
 
 
 def ensure_setup(task: BatchTask) -> None:
@@ -41,12 +43,12 @@ def ensure_setup(task: BatchTask) -> None:
     Raises:
         Exception: whatever ``setup`` raises; the next call tries again.
     """
-    if _done.get(task.name) == os.getpid():
+    if _done.get(task) == os.getpid():
         return
     with _lock:
-        if _done.get(task.name) != os.getpid():
+        if _done.get(task) != os.getpid():
             task.setup()
-            _done[task.name] = os.getpid()
+            _done[task] = os.getpid()
 
 
 def prepare(tasks: Iterable[BatchTask]) -> None:
@@ -56,17 +58,21 @@ def prepare(tasks: Iterable[BatchTask]) -> None:
         SetupError: with the traceback in its message; the same one at every further call.
     """
     for task in tasks:
-        place = (os.getpid(), task.name)
         with _lock:
-            if place not in _failed:
-                try:
-                    ensure_setup(task)
-                except Exception as exc:
-                    _failed[place] = SetupError(
-                        f"{task.name}.setup() raised {exc!r}\n{traceback.format_exc().rstrip()}"
-                    )
-            if place in _failed:
-                raise _failed[place]
+            place, error = _failed.get(task, (None, None))
+            if place != os.getpid():
+                error = _try_setup(task)
+            if error is not None:
+                _failed[task] = (os.getpid(), error)
+                raise error
+
+
+def _try_setup(task: BatchTask) -> SetupError | None:
+    try:
+        ensure_setup(task)
+    except Exception as exc:
+        return SetupError(f"{task.name}.setup() raised {exc!r}\n{traceback.format_exc().rstrip()}")
+    return None
 
 
 def prepare_process() -> None:
