@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import celery
+from billiard import common as billiard_common
 from billiard.common import TERM_SIGNAME
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback  # type: ignore[attr-defined]
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
@@ -23,6 +24,7 @@ from celery.app.autoretry import add_autoretry_behaviour
 from celery.app.task import Context
 from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.concurrency.solo import TaskPool as SoloPool
+from celery.exceptions import WorkerShutdown, WorkerTerminate
 from celery.platforms import EX_FAILURE
 from celery.utils import threads as celery_threads
 from celery.utils.objects import Bunch
@@ -30,6 +32,7 @@ from celery.utils.serialization import UnpickleableExceptionWrapper
 from celery.worker import state as worker_state
 from celery.worker.request import Request
 from celery.worker.strategy import default as default_strategy
+from greenlet import GreenletExit
 
 if TYPE_CHECKING:
     from .pool.messages import BatchPayload, ItemPayload
@@ -50,6 +53,7 @@ __all__ = [
     "current_app",
     "default_strategy",
     "end_worker",
+    "ends_process",
     "exception_info",
     "find_task",
     "forks",
@@ -171,6 +175,16 @@ def shielded(info: ExceptionInfo) -> ExceptionInfo:
     if isinstance(exc, MemoryError):
         info.exception = UnpickleableExceptionWrapper.from_exception(exc)
     return info
+
+
+def ends_process(exc: BaseException) -> bool:
+    """Whether this exception carries the end of the process, and not the end of an item.
+
+    billiard turns SIGTERM in a pool process into SystemExit; a user's own ``sys.exit()`` is none.
+    """
+    if isinstance(exc, (WorkerShutdown, WorkerTerminate, GreenletExit)):
+        return True
+    return isinstance(exc, SystemExit) and bool(billiard_common._should_have_exited[0])
 
 
 def pool_process_index() -> int:

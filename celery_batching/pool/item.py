@@ -14,10 +14,10 @@ import contextvars
 import time
 from typing import TYPE_CHECKING, Any
 
-from celery.exceptions import Ignore, WorkerShutdown, WorkerTerminate
-from greenlet import GreenletExit, greenlet
+from celery.exceptions import Ignore
+from greenlet import greenlet
 
-from .._celery_internals import Context, trace_item, worker_lost_info
+from .._celery_internals import Context, ends_process, trace_item, worker_lost_info
 from ..core.outcomes import Outcome, Raised
 from .messages import BatchPayload, ItemPayload, ItemReply
 
@@ -98,9 +98,9 @@ class TracedItem:
         current_item.set(self)
         try:
             self.reply = ItemReply(traced=trace_item(self._batch, self._payload))
-        except (WorkerShutdown, WorkerTerminate, GreenletExit):
-            raise  # the process is ending, not the item
         except BaseException as exc:
+            if ends_process(exc):
+                raise
             # Alone in a pool process this would have been the pool's to catch or have ended
             # the process, so the main process reports it, as Celery does then.
             self.reply = ItemReply(crash=worker_lost_info(exc))

@@ -6,10 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from celery.exceptions import Ignore, Reject, Retry, WorkerShutdown, WorkerTerminate
-from greenlet import GreenletExit
+from celery.exceptions import Ignore, Reject, Retry
 
-from .._celery_internals import Context, task_stack
+from .._celery_internals import Context, ends_process, task_stack
 from ..batch import Batch
 from ..core.outcomes import Outcome, Raised, align
 from ..core.splitting import isolate
@@ -74,9 +73,9 @@ class ModelRun:
             with self._clock.run():
                 output = self._call([item.row or {} for item in items], request)
                 return align(output, len(items), self._task.name)
-        except (WorkerShutdown, WorkerTerminate, GreenletExit):
-            raise
         except BaseException as exc:  # also SystemExit: a user's sys.exit() must not end the worker
+            if ends_process(exc):
+                raise
             return Raised.by(exc)
         finally:
             took = time.monotonic() - started
