@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import celery
-from billiard import common as billiard_common
-from billiard.common import TERM_SIGNAME
+from billiard.common import TERM_SIGNAME, terminate_handler_fired
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback  # type: ignore[attr-defined]
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from billiard.pool import SIG_SOFT_TIMEOUT
@@ -184,7 +183,7 @@ def ends_process(exc: BaseException) -> bool:
     """
     if isinstance(exc, (WorkerShutdown, WorkerTerminate, GreenletExit)):
         return True
-    return isinstance(exc, SystemExit) and bool(billiard_common._should_have_exited[0])
+    return isinstance(exc, SystemExit) and bool(terminate_handler_fired())
 
 
 def pool_process_index() -> int:
