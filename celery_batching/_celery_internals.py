@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import celery
-from billiard.common import TERM_SIGNAME, terminate_handler_fired
+from billiard.common import TERM_SIGNAME, human_status, terminate_handler_fired  # type: ignore[attr-defined]
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback  # type: ignore[attr-defined]
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from billiard.pool import SIG_SOFT_TIMEOUT
@@ -156,7 +156,11 @@ def worker_lost_info(exc: BaseException) -> ExceptionInfo:
     """
     if isinstance(exc, Exception):
         return exception_info(exc)
-    return exception_info(WorkerLostError(f"Worker exited prematurely: {exc!r}.").with_traceback(exc.__traceback__))
+    status = type(exc).__name__
+    if isinstance(exc, SystemExit):
+        code = 0 if exc.code is None else exc.code
+        status = human_status(code if isinstance(code, int) else 1)  # text is a message, and status 1
+    return exception_info(WorkerLostError(f"Worker exited prematurely: {status}.").with_traceback(exc.__traceback__))
 
 
 def raised(info: ExceptionInfo) -> BaseException:

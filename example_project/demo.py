@@ -64,7 +64,7 @@ def main() -> int:
                 _keep(service)
             return status
     except (ModelNotFoundError, ProcessDiedError, RedisNotFoundError, TimeoutError) as error:
-        console.print(str(error), style="red", markup=False)
+        console.print(str(error), style="red", markup=False, soft_wrap=True)
         return UNABLE
 
 
@@ -166,7 +166,7 @@ def _page_is_right(service: Service) -> bool:
     connection = http.client.HTTPConnection(service.wait_for_web(), timeout=settings.ANSWER_TIMEOUT)
     connection.request("POST", "/similar", json.dumps({"a": a, "b": b}), {"Content-Type": "application/json"})
     answer = json.load(connection.getresponse())
-    console.print(f"POST /similar {PAIR}: {answer}", markup=False)
+    console.print(f"POST /similar {PAIR}: {answer}", markup=False, soft_wrap=True)
     model = load_model("cpu")
     expected = float(encode(model, [a])[0] @ encode(model, [b])[0])
     return bool(abs(answer.get("similarity", np.inf) - expected) <= TOLERANCE)

@@ -5,7 +5,7 @@ Start it with ``flask --app example_project.flask_app run``.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.exceptions import TaskRevokedError
 from celery.exceptions import TimeoutError as NoAnswerInTime
@@ -15,6 +15,9 @@ from werkzeug.exceptions import HTTPException
 
 from example_project import settings
 from example_project.tasks import embed
+
+if TYPE_CHECKING:
+    from celery.result import AsyncResult
 
 __all__ = ["app"]
 
@@ -47,12 +50,22 @@ def _embeddings(*texts: str) -> list[list[float]]:
 
     The calls are all sent before the first one is waited for, so that they can share a batch.
     """
-    results = [embed.delay(text) for text in texts]
+    results = [_send(text) for text in texts]
     try:
-        return [result.get(timeout=settings.ANSWER_TIMEOUT) for result in results]
+        # An array where the task runs eagerly, a list from a worker.
+        return [[float(number) for number in result.get(timeout=settings.ANSWER_TIMEOUT)] for result in results]
     finally:
         for result in results:
             result.forget()
+
+
+def _send(text: str) -> AsyncResult[Any]:
+    try:
+        return embed.delay(text)
+    except (OperationalError, RuntimeError):
+        # From the broker, or from the result backend, which raises no error of its own.
+        app.logger.exception("A call cannot be sent")
+        abort(503, "Redis cannot be reached.")
 
 
 def _texts(*names: str) -> list[str]:
@@ -89,8 +102,3 @@ def _as_json(error: HTTPException) -> tuple[dict[str, Any], int]:
 def _no_answer(_error: Exception) -> tuple[dict[str, Any], int]:
     """The caller's time is up, or the call expired in the queue, which is the same seen by the worker."""
     return {"error": f"No answer within {settings.ANSWER_TIMEOUT:g} s: the worker is down or overloaded."}, 504
-
-
-@app.errorhandler(OperationalError)
-def _no_broker(_error: Exception) -> tuple[dict[str, Any], int]:
-    return {"error": "The message broker cannot be reached."}, 503

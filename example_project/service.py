@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from example_project import settings
 from example_project.local_redis import URL_VARIABLE, open_redis
 from example_project.processes import ChildProcess, signals_held, wait_until
-from example_project.tasks import app
+from example_project.tasks import app, embed
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -22,6 +22,9 @@ __all__ = ["Service", "start_service"]
 
 #: Celery lets these override what the app itself says.
 _OVERRIDES = ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL", "CELERY_RESULT_BACKEND")
+
+#: Seconds the worker may take to load its model.
+_LOADING = 300.0
 
 #: Flask's line with the address it listens on.
 _ADDRESS = re.compile(r"Running on http://(\S+)")
@@ -32,16 +35,12 @@ class Service:
     """The running service.
 
     Attributes:
-        redis_url: the broker and result backend.
         worker: the Celery worker; its log is ``worker.text()``.
         web: the Flask app.
-        node: the worker's node name, as ``celery inspect`` takes it.
     """
 
-    redis_url: str
     worker: ChildProcess
     web: ChildProcess
-    node: str
 
     def check(self) -> None:
         """Raise ProcessDiedError unless the worker and the web page are up."""
@@ -49,9 +48,11 @@ class Service:
         self.web.check()
 
     def wait_for_worker(self) -> None:
-        """Return once the worker answers."""
-        inspect = app.control.inspect([self.node], timeout=0.5)
-        wait_until(lambda: bool(inspect.ping()), "the worker", self.worker)
+        """Return once the worker has answered a call, for which it loads its model."""
+        # Loading may take longer than a caller would wait.
+        result = embed.apply_async(("Are you ready?",), expires=_LOADING)
+        wait_until(result.ready, "the worker's first answer", self.worker, _LOADING)
+        result.forget()
 
     def wait_for_web(self) -> str:
         """Return ``host:port`` of the page once it is up."""
@@ -69,17 +70,11 @@ def start_service(stack: ExitStack) -> Service:
     with signals_held():
         redis = stack.enter_context(open_redis())
     _prepare(redis.url, folder)
-    node = f"demo-{os.getpid()}@localhost"
     worker = ["-m", "celery", "-A", "example_project.tasks", "worker", "-Q", settings.QUEUE, "--concurrency=1"]
-    worker += ["--loglevel=INFO", f"--hostname={node}"]
+    worker += ["--loglevel=INFO", f"--hostname=demo-{os.getpid()}@%h"]
     # Port 0: the system picks a free one, and Flask prints it.
     web = ["-m", "flask", "--app", "example_project.flask_app", "run", "--host=127.0.0.1", "--port=0", "--no-reload"]
-    return Service(
-        redis.url,
-        _start(stack, "worker", worker, folder),
-        _start(stack, "web page", web, folder),
-        node,
-    )
+    return Service(_start(stack, "worker", worker, folder), _start(stack, "web page", web, folder))
 
 
 def _prepare(url: str, folder: Path) -> None:

@@ -16,7 +16,7 @@ EMBEDDING_MODEL = os.environ.get("EMBEDDING_MODEL", "")
 QUEUE = "gpu"
 
 #: Seconds a caller waits for an answer. A call that is still in the queue by then is not run any more.
-ANSWER_TIMEOUT = 30.0
+ANSWER_TIMEOUT = 60.0
 
 #: Seconds Redis keeps an answer that nobody has fetched.
 RESULT_EXPIRES = 300.0

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import statistics
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from celery import Task
 
 from tests.support.batch_lines import batches_of
+from tests.support.callers import call_from_threads
 from tests.support.worker_process import WorkerProcess
 
 WorkerFixture = Callable[..., WorkerProcess]
@@ -29,7 +27,9 @@ def test_many_callers_get_their_own_answers(shared_worker: WorkerFixture, pool: 
     """256 callers, three calls each, get their own answers, in batches of more than 8 with a model of 50 ms."""
     worker = shared_worker("timed", pool=pool)
 
-    answers = call_at_once(worker.task("first"), CALLERS, ROUNDS)
+    first = worker.task("first")
+
+    answers = call_from_threads(worker.app, CALLERS, lambda x: first.delay(x).get(timeout=60), range(CALLERS * ROUNDS))
 
     assert [2 * x for x in range(CALLERS * ROUNDS)] == answers
     batches = batches_of(worker, CALLERS * ROUNDS)
@@ -43,21 +43,11 @@ def test_nobody_waits_longer_than_two_runs(shared_worker: WorkerFixture, pool: s
     settings = {"batching_max_batch_size": SIZE, "batching_max_wait": MAX_WAIT_S, "model_s": MODEL_S}
     worker = shared_worker("timed", pool=pool, settings=settings)
 
-    answers = call_at_once(worker.task("first"), SIZE, ROUNDS)
+    first = worker.task("first")
+
+    answers = call_from_threads(worker.app, SIZE, lambda x: first.delay(x).get(timeout=60), range(SIZE * ROUNDS))
 
     assert [2 * x for x in range(SIZE * ROUNDS)] == answers
     batches = batches_of(worker, SIZE * ROUNDS)
     longest_run = max(batch.run for batch in batches)
     assert max(batch.waited + batch.run for batch in batches) <= MAX_WAIT_S + 2 * longest_run + OVERHEAD_S
-
-
-def call_at_once(task: Task, callers: int, rounds: int) -> list[int]:
-    """The answers to calls of 0, 1, 2 and so on, made by so many threads that start together."""
-    start = threading.Barrier(callers)
-
-    def call(caller: int) -> list[int]:
-        start.wait()
-        return [task.delay(caller * rounds + round_).get(timeout=60) for round_ in range(rounds)]
-
-    with ThreadPoolExecutor(callers) as threads:
-        return [answer for answers in threads.map(call, range(callers)) for answer in answers]

@@ -10,6 +10,7 @@ from celery.exceptions import ChordError
 
 from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.messages import sent_messages
+from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
 WorkerFixture = Callable[..., WorkerProcess]
@@ -92,8 +93,10 @@ def test_a_failing_member_fails_the_chord(shared_worker: WorkerFixture, pool: st
 
     body = chord([double.s(x) for x in (1, 2, -3, 4)], collect.s()).delay()
 
-    with pytest.raises(ChordError, match="-3 is below zero"):
-        body.get(timeout=10)
+    wait_until(body.ready, "the body fails", saw=lambda: body.state)
+    assert "FAILURE" == body.state
+    assert isinstance(body.result, ChordError)
+    assert "-3 is below zero" in str(body.result)
     assert [] == worker.journal.entries("body")
 
 

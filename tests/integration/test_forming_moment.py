@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from tests.support.apps.forming import OPTIONS
 from tests.support.batch_lines import batches_of, sizes_of
 from tests.support.busy import busy, later_runs, wait_for_waiting
+from tests.support.callers import call_from_threads
 from tests.support.worker_process import WorkerProcess
 
 WorkerFixture = Callable[..., WorkerProcess]
@@ -82,16 +81,11 @@ def test_a_lone_caller_waits_no_longer_than_the_longest_wait(shared_worker: Work
 def test_concurrent_callers_share_a_batch(shared_worker: WorkerFixture) -> None:
     """Eight threads that call at once have company, though each waits for its own answer (case 2)."""
     worker = shared_worker("forming")
-    burst, start = worker.task("burst"), threading.Barrier(8)
+    burst = worker.task("burst")
 
-    def call(x: int) -> int:
-        start.wait()
-        answer: int = burst.delay(x).get(timeout=10)
-        return answer
+    answers = call_from_threads(worker.app, 8, lambda x: burst.delay(x).get(timeout=10), range(8))
 
-    with ThreadPoolExecutor(8) as threads:
-        assert [2 * x for x in range(8)] == list(threads.map(call, range(8)))
-
+    assert [2 * x for x in range(8)] == answers
     assert [8] == sizes_of(worker, 8)
 
 

@@ -38,7 +38,7 @@ def test_each_caller_gets_its_end(shared_worker: WorkerFixture, pool: str, broke
     ends = [one.get(timeout=15, propagate=False) for one in results]
     assert [[0], [2], [4], [8], [12], [14]] == [ends[i] for i in (0, 1, 2, 4, 6, 7)]
     assert "ValueError('bad -3')" == repr(ends[3])
-    assert "EncodeError" == type(ends[5]).__name__
+    assert "lock" in str(ends[5])  # in the words of the backend's own encoder
     assert ["SUCCESS"] * 3 + ["FAILURE", "SUCCESS"] * 2 + ["SUCCESS"] == [one.state for one in results]
     assert [(8, "full", 6, 2)] == [
         (batch.size, batch.reason, batch.succeeded, batch.failed) for batch in batches_of(worker, 8)

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from flask import Flask
 from tests.support.apps.results import SIZE
 from tests.support.batch_lines import batches_of
 from tests.support.busy import busy, later_runs, wait_for_waiting
+from tests.support.callers import call_from_threads
 from tests.support.child_process import ChildProcess
 from tests.support.sites import LiveSite
 from tests.support.worker_process import ROOT, WorkerProcess
@@ -71,8 +71,7 @@ def test_threads_of_a_web_process_mix_nothing_up(shared_worker: WorkerFixture) -
     def visit(x: int) -> str:
         return web.test_client().get(f"/square/{x}").text
 
-    with ThreadPoolExecutor(32) as threads:
-        assert [str(x * x) for x in range(1000)] == list(threads.map(visit, range(1000)))
+    assert [str(x * x) for x in range(1000)] == call_from_threads(worker.app, 32, visit, range(1000))
 
 
 def test_ignored_results_leave_nothing_behind(shared_worker: WorkerFixture) -> None:

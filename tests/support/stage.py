@@ -138,6 +138,8 @@ def open_stage(worker: WorkerProcess) -> Iterator[Stage]:
         wait_until(lambda: stored.get_message(timeout=0.1), "the announcements of results are subscribed to")
         wait_until(lambda: send_test_event(app) or take_event(), "the events are subscribed to")
         yield Stage(worker, take_event, lambda: stored.get_message(timeout=0))
+        # Nobody asks for results here, and the members of groups would be kept until somebody does.
+        app.backend._pending_results.concrete.clear()  # noqa: SLF001 - there is no public way
 
 
 def event_source(connection: Any, received: list[Any]) -> Callable[[], Any]:
@@ -182,7 +184,9 @@ def ids(result: Any) -> list[str]:
     if isinstance(result, (list, tuple)):
         return [task_id for one in result for task_id in ids(one)]
     found = ids(result.parent) if result.parent else []
-    return [*found, *ids(result.results)] if isinstance(result, GroupResult) else [*found, result.id]
+    if isinstance(result, GroupResult):
+        return [*found, *ids(result.results)]
+    return [*found, result.id]
 
 
 def tags_by_id(told: list[Seen], sent: Mapping[str, list[str]]) -> dict[str, str]:
