@@ -1,0 +1,79 @@
+# celery_batching: everything runs in environments of its own, made on first use.
+
+PYTHON ?= python3
+
+#: A second Celery to test against, in a second environment: make test CELERY_VERSION=5.6.3
+CELERY_VERSION ?=
+VENV := .venv$(if $(CELERY_VERSION),-celery-$(CELERY_VERSION))
+BIN := $(VENV)/bin
+CELERY := $(if $(CELERY_VERSION),celery==$(CELERY_VERSION))
+
+# Installed before everything else, so that no other package picks a build of its own choice.
+TORCH ?= torch==2.13.0
+
+#: KEEP=1 leaves the demo's web page up; CALLERS=16 sends from so many callers at once.
+KEEP ?=
+CALLERS ?=
+DEMO_ARGS := $(if $(filter-out 0,$(KEEP)),--keep) $(if $(CALLERS),--callers=$(CALLERS))
+
+#: Anything for pytest: make test PYTEST_ARGS="tests/unit -k policy"
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-wheel lint clean
+.DELETE_ON_ERROR:
+.PRECIOUS: %/.torch
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo ## Run the example under load and compare it with plain Celery (KEEP=1: leave its page up)
+	@$(BIN)/python -m example_project.demo $(DEMO_ARGS)
+
+test: $(VENV)/.test ## Run the test suite (CELERY_VERSION=5.6.3, PYTEST_ARGS=...)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Run in a copy without the package's source, which would be imported in place of the wheel.
+test-wheel: $(VENV)/.lint .venv-wheel/.torch ## Build the wheel and run the acceptance tests against it
+	rm -rf build
+	$(BIN)/python -m build --wheel --outdir build
+	cp -R tests example_project pyproject.toml build
+	.venv-wheel/bin/pip uninstall -qq --yes celery-batching
+	.venv-wheel/bin/pip install -qq "$$(echo build/*.whl)[test]"
+	cd build && ../.venv-wheel/bin/python -m pytest tests/acceptance $(PYTEST_ARGS)
+
+test-wheel: $(VENV)/.lint ## Build the wheel and run the acceptance tests against it, away from the checkout
+	rm -rf dist .venv-wheel
+	$(BIN)/python -m build --wheel --outdir dist
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/pip install -qq '$(TORCH)'
+	.venv-wheel/bin/pip install -qq "$$(echo dist/*.whl)[test]" $(CELERY)
+	rm -rf dist/checkout && mkdir dist/checkout && cp -r tests example_project pyproject.toml dist/checkout
+	cd dist/checkout && ../../.venv-wheel/bin/python -m pytest tests/acceptance $(PYTEST_ARGS)
+
+lint: $(VENV)/.lint ## Check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict celery_batching example_project
+
+clean: ## Remove the environments, caches and builds
+	rm -rf .venv .venv-* dist build .coverage .*_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+%/.torch:
+	$(PYTHON) -m venv $*
+	$*/bin/pip install -qq '$(TORCH)'
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+	$(BIN)/pip install -qq --editable '.[demo]' $(CELERY)
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.torch pyproject.toml
+	$(BIN)/pip install -qq --editable '.[test]' $(CELERY)
+	@touch $@
+
+# mypy reads the types of what the example and the tests import.
+$(VENV)/.lint: $(VENV)/.torch pyproject.toml
+	$(BIN)/pip install -qq --editable '.[demo,test,lint]' $(CELERY)
+	@touch $@
