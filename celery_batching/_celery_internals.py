@@ -27,11 +27,13 @@ from celery.exceptions import WorkerShutdown, WorkerTerminate
 from celery.platforms import EX_FAILURE
 from celery.utils import threads as celery_threads
 from celery.utils.objects import Bunch
+from celery.utils.text import truncate
 from celery.utils.serialization import UnpickleableExceptionWrapper
 from celery.worker import state as worker_state
 from celery.worker.request import Request
 from celery.worker.strategy import default as default_strategy
 from greenlet import GreenletExit
+from kombu.utils.encoding import safe_repr
 
 if TYPE_CHECKING:
     from .pool.messages import BatchPayload, ItemPayload
@@ -60,10 +62,12 @@ __all__ = [
     "is_cancelled",
     "is_discarded",
     "is_solo",
+    "is_stopping",
     "loaded_torch",
     "pool_process_index",
     "raised",
     "shielded",
+    "shown",
     "signal_number",
     "success_line",
     "task_queue",
@@ -236,6 +240,18 @@ def uses_fast_trace(app: Any) -> bool:
 def forks(worker: Any) -> bool:
     """Whether the worker starts its pool processes by fork."""
     return getattr(worker, "pool_start_method", "fork") in (None, "fork")
+
+
+def shown(value: Any, characters: int) -> str:
+    """The value for a message: its repr, which must not raise, cut to length."""
+    return str(truncate(safe_repr(value), characters))
+
+
+def is_stopping() -> bool:
+    """Whether somebody asked the worker to stop; a status of 0 asks too."""
+    return any(
+        flag is not None and flag is not False for flag in (worker_state.should_stop, worker_state.should_terminate)
+    )
 
 
 def end_worker() -> None:

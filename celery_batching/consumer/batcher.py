@@ -16,7 +16,7 @@ from typing import Any
 
 from kombu.utils.uuid import uuid
 
-from .._celery_internals import exception_info, is_discarded, uses_fast_trace
+from .._celery_internals import exception_info, is_discarded, is_stopping, uses_fast_trace
 from ..core.items import Buffer, Item, Reason
 from ..core.policy import Flush, WaitUntil, decide
 from ..options import BatchOptions
@@ -125,7 +125,7 @@ class Batcher:
             self._evaluating = False
 
     def _may_claim(self) -> bool:
-        if not self._open or self._claiming or len(self._running) >= self._consumer.pool.num_processes:
+        if not self._open or is_stopping() or self._claiming or len(self._running) >= self._consumer.pool.num_processes:
             return False
         if self._parts:
             return True

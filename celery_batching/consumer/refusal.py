@@ -12,11 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from celery.exceptions import InvalidTaskError
-from celery.utils.text import truncate
 from kombu.exceptions import ContentDisallowed, DecodeError
-from kombu.utils.encoding import safe_repr
 
-from .._celery_internals import Bunch
+from .._celery_internals import Bunch, shown
 
 __all__ = ["refuse_bad_messages"]
 
@@ -95,8 +93,8 @@ def _check(message: Any, body: Any) -> None:
 
 def _require(holds: bool, what: str, value: Any, wanted: str) -> None:
     if not holds:
-        shown = truncate(safe_repr(value), SHOWN_CHARACTERS)
-        raise InvalidTaskError(f"the message is no call: its {what} must be {wanted}, got {shown}")
+        got = shown(value, SHOWN_CHARACTERS)
+        raise InvalidTaskError(f"the message is no call: its {what} must be {wanted}, got {got}")
 
 
 def _payload(message: Any) -> Any:

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from celery.exceptions import NotRegistered
 
-from .._celery_internals import find_task
+from .._celery_internals import ends_process, find_task
 from ..errors import SetupError
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ def prepare(tasks: Iterable[BatchTask]) -> None:
 def _try_setup(task: BatchTask) -> SetupError | None:
     try:
         ensure_setup(task)
-    except Exception as exc:
+    except BaseException as exc:  # also SystemExit: a library's sys.exit() is a failed setup like any other
+        if ends_process(exc):
+            raise
         return SetupError(f"{task.name}.setup() raised {exc!r}\n{traceback.format_exc().rstrip()}")
     return None
 
