@@ -27,8 +27,8 @@ from celery.exceptions import WorkerShutdown, WorkerTerminate
 from celery.platforms import EX_FAILURE
 from celery.utils import threads as celery_threads
 from celery.utils.objects import Bunch
-from celery.utils.text import truncate
 from celery.utils.serialization import UnpickleableExceptionWrapper
+from celery.utils.text import truncate
 from celery.worker import state as worker_state
 from celery.worker.request import Request
 from celery.worker.strategy import default as default_strategy

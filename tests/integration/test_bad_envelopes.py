@@ -83,7 +83,9 @@ def test_a_call_of_nobody_is_dropped(
     """A message without an id or a task leaves the queue, its neighbours resolve, the worker lives (case 62)."""
     worker = shared_worker("control", pool=pool, broker=broker)
 
-    assert_neighbours_resolve(worker, task, lambda: NAMELESS[kind](message_for(worker.task(task), 2)).publish(worker.app))
+    assert_neighbours_resolve(
+        worker, task, lambda: NAMELESS[kind](message_for(worker.task(task), 2)).publish(worker.app)
+    )
 
 
 @pytest.mark.parametrize(("pool", "broker"), PLACES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -32,22 +31,22 @@ def header(**headers: Any) -> Spoil:
 #: What is wrong with the body -> (how to make it so, what the caller is told).
 BODIES: dict[str, tuple[Spoil, str]] = {
     "broken JSON": (body('[[1], {}, {"x": '), "JSON|[Dd]ecode|Expecting"),
-    "no bytes": (body(b""), "no call.*bytes"),
+    "no bytes": (body(b""), "body must be .* got b''"),
     "not UTF-8": (body(b"\xff\xfe\xfa"), "[Dd]ecode|utf"),
-    "a number": (body("42"), "no call.*int"),
-    "null": (body("null"), "no call.*NoneType"),
-    "true": (body("true"), "no call.*bool"),
-    "text": (body('"abc"'), "no call.*str"),
-    "an empty list": (body("[]"), "no call.*list"),
-    "a list of numbers": (body("[1, 2, 3]"), "no call.*list"),
-    "a dict": (body('{"no": "tuple"}'), "no call.*dict"),
-    "only the arguments": (body("[[1]]"), "no call.*list"),
-    "without the embedded part": (body("[[1], {}]"), "no call.*list"),
-    "arguments that are a number": (body("[1, {}, {}]"), "no call.*list"),
-    "arguments that are text": (body('["abc", {}, {}]'), "no call.*list"),
-    "keywords that are a list": (body("[[1], [2], {}]"), "no call.*list"),
-    "an embedded part that is a number": (body("[[1], {}, 5]"), "no call.*list"),
-    "one part too many": (body("[[1], {}, {}, {}]"), "no call.*list"),
+    "a number": (body("42"), "body must be .* got 42"),
+    "null": (body("null"), "body must be .* got None"),
+    "true": (body("true"), "body must be .* got True"),
+    "text": (body('"abc"'), "body must be .* got 'abc'"),
+    "an empty list": (body("[]"), "body must be .* got "),
+    "a list of numbers": (body("[1, 2, 3]"), "body must be .* got "),
+    "a dict": (body('{"no": "tuple"}'), "body must be .* got .*no"),
+    "only the arguments": (body("[[1]]"), "body must be .* got "),
+    "without the embedded part": (body("[[1], {}]"), "body must be .* got "),
+    "arguments that are a number": (body("[1, {}, {}]"), "body must be .* got "),
+    "arguments that are text": (body('["abc", {}, {}]'), "body must be .* got "),
+    "keywords that are a list": (body("[[1], [2], {}]"), "body must be .* got "),
+    "an embedded part that is a number": (body("[[1], {}, 5]"), "body must be .* got "),
+    "one part too many": (body("[[1], {}, {}, {}]"), "body must be .* got "),
     "a forbidden content type": (
         lambda message: message.but(
             body=pickle.dumps(((1,), {}, {})), content_type="application/x-python-serialize", content_encoding="binary"
@@ -61,14 +60,14 @@ BODIES: dict[str, tuple[Spoil, str]] = {
     ),
     "compressed garbage": (
         lambda message: message.but(body=b"no gzip at all").with_headers(compression="application/x-gzip"),
-        "gzip",
+        "decompressing",
     ),
     "an unknown compression": (header(compression="application/x-unheard-of"), "unheard-of"),
     "compressed but cut off": (
         lambda message: message.but(body=gzip.compress(b'[[1], {}, {"x": 1}]' * 9)[:-9]).with_headers(
             compression="application/x-gzip"
         ),
-        "",
+        "decompress|stream|incomplete|truncated",
     ),
     "arguments the task does not take": (body('[[1, 2, 3, 4], {"y": 5}, {}]'), "argument"),
 }
@@ -92,7 +91,7 @@ HEADERS: dict[str, tuple[Spoil, str]] = {
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("kind", BODIES)
 def test_a_bad_body_fails_alone(shared_worker: WorkerFixture, pool: str, broker: str, task: str, kind: str) -> None:
-    """A body that is no call fails for its caller, saying why; its neighbours resolve and the worker lives (case 62)."""
+    """A body that is no call fails for its caller, saying why; its neighbours resolve, the worker lives (case 62)."""
     spoil, told = BODIES[kind]
     assert_it_fails_alone(shared_worker("control", pool=pool, broker=broker), task, spoil, told)
 
@@ -101,7 +100,7 @@ def test_a_bad_body_fails_alone(shared_worker: WorkerFixture, pool: str, broker:
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("kind", HEADERS)
 def test_a_bad_header_fails_alone(shared_worker: WorkerFixture, pool: str, broker: str, task: str, kind: str) -> None:
-    """A header that makes no sense fails for its caller, saying why; its neighbours resolve, the worker lives (case 62)."""
+    """A header that makes no sense fails for its caller, saying why; its neighbours resolve (case 62)."""
     spoil, told = HEADERS[kind]
     assert_it_fails_alone(shared_worker("control", pool=pool, broker=broker), task, spoil, told)
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-from celery import Task
-from celery.exceptions import TimeoutError
+from celery import Task, exceptions
 from celery.result import AsyncResult
 
 from tests.support.batch_lines import batches_of
@@ -60,6 +59,6 @@ def memory_of(worker: WorkerProcess) -> int:
 
 def give_up(call: AsyncResult) -> None:
     """Wait for the result in vain, and forget it, as the manual says."""
-    with pytest.raises(TimeoutError):
+    with pytest.raises(exceptions.TimeoutError):
         call.get(timeout=0.01)
     call.forget()

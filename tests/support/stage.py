@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from celery.result import GroupResult
@@ -131,8 +131,10 @@ class Stage:
 def open_stage(worker: WorkerProcess) -> Iterator[Stage]:
     """A stage on a worker that sends task events and stores results in Redis."""
     app, received = worker.app, []
-    receivers = app.events.Receiver(app.connection_for_read(), handlers={"*": received.append})
-    with receivers.consumer_context(wakeup=False) as (connection, _, _), worker.live.backend.client.pubsub() as stored:
+    with ExitStack() as opened:
+        receiver = app.events.Receiver(opened.enter_context(app.connection_for_read()), {"*": received.append})
+        connection, _, _ = opened.enter_context(receiver.consumer_context(wakeup=False))
+        stored = opened.enter_context(worker.live.backend.client.pubsub())
         take_event = event_source(connection, received)
         stored.psubscribe(f"{ANNOUNCED}*")
         wait_until(lambda: stored.get_message(timeout=0.1), "the announcements of results are subscribed to")

@@ -59,17 +59,22 @@ def states(trace: Trace) -> str:
 
 
 def closed_once(trace: Trace) -> Trace:
-    """The trace without all but the last of several ends of an item; a plain task has two at a hard limit."""
+    """The trace of a killed item without all but the last of several ends; a plain task has two at a hard limit."""
     ends = {"FAILURE", "task_failure", "task-failed"}
     last = {one.what: one for one in trace if one.what in ends}
-    return [one for one in trace if one is last.get(one.what, one)]
+    return [one for one in without_last_words(trace) if one is last.get(one.what, one)]
+
+
+def without_last_words(trace: Trace) -> Trace:
+    """The trace without the postrun of a process that ends, for which it may or may not find the time."""
+    return [one for one in trace if one.what != "task_postrun" or one.facts["facts"]["state"]]
 
 
 def one_prologue(trace: Trace) -> Trace:
     """The trace without what a second process did again before the run, after the loss of the first."""
     pids: dict[str, set[int]] = {"STARTED": set(), "task_prerun": set(), "before_start": set()}
     kept = []
-    for one in trace:
+    for one in without_last_words(trace):
         if one.what in pids:
             pid = one.facts["result" if one.stream == STORED else "seen"]["pid"]
             known = pids[one.what]

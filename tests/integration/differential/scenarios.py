@@ -76,11 +76,9 @@ def update_state_in_handler(task: Any) -> None:
 
 
 def name_error(trace: Trace) -> Trace:
-    """Stock Celery's event names the wrapper of the error instead."""
-    text = repr(trace[-1].facts["exception"])
-    assert "ExceptionWithTraceback()" in text, text
-    right = {**trace[-1].facts, "exception": "WorkerLostError('Worker exited prematurely: exitcode 3.')"}
-    return [*trace[:-1], replace(trace[-1], facts=right)]
+    """Of a lost process stock Celery's event shows the wrapper around the error."""
+    named = {"exception": "WorkerLostError('Worker exited prematurely: exitcode 3.')"}
+    return [replace(one, facts=one.facts | named) if one.what == "task-failed" else one for one in trace]
 
 
 #: A task that rejects its message is a failure since Celery 5.7.

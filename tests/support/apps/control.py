@@ -75,8 +75,15 @@ def make_app(site: Site) -> Celery:
             for x, count, request in zip(xs, failures, requests, strict=True)
         ]
 
-    @app.task(base=BatchTask, bind=True, name="control.transient", max_batch_size=SIZE,
-              autoretry_for=(ConnectionError,), max_retries=2, default_retry_delay=0)
+    @app.task(
+        base=BatchTask,
+        bind=True,
+        name="control.transient",
+        max_batch_size=SIZE,
+        autoretry_for=(ConnectionError,),
+        max_retries=2,
+        default_retry_delay=0,
+    )
     def transient(self: BatchTask, xs: list[int], failures: list[int]) -> list[Any]:
         """As `flaky`, with the error that Celery is told to retry."""
         requests = self.batch.requests
