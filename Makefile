@@ -42,15 +42,6 @@ test-wheel: $(VENV)/.lint .venv-wheel/.torch ## Build the wheel and run the acce
 	.venv-wheel/bin/pip install -qq "$$(echo build/*.whl)[test]"
 	cd build && ../.venv-wheel/bin/python -m pytest tests/acceptance $(PYTEST_ARGS)
 
-test-wheel: $(VENV)/.lint ## Build the wheel and run the acceptance tests against it, away from the checkout
-	rm -rf dist .venv-wheel
-	$(BIN)/python -m build --wheel --outdir dist
-	$(PYTHON) -m venv .venv-wheel
-	.venv-wheel/bin/pip install -qq '$(TORCH)'
-	.venv-wheel/bin/pip install -qq "$$(echo dist/*.whl)[test]" $(CELERY)
-	rm -rf dist/checkout && mkdir dist/checkout && cp -r tests example_project pyproject.toml dist/checkout
-	cd dist/checkout && ../../.venv-wheel/bin/python -m pytest tests/acceptance $(PYTEST_ARGS)
-
 lint: $(VENV)/.lint ## Check style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

@@ -64,6 +64,7 @@ __all__ = [
     "is_solo",
     "is_stopping",
     "loaded_torch",
+    "on_escape",
     "pool_process_index",
     "raised",
     "shielded",
@@ -266,6 +267,22 @@ def is_discarded(job: Any) -> bool:
     """
     cache = getattr(job, "_cache", None)
     return cache is not None and job._job not in cache and not job.ready()
+
+
+def on_escape(job: Any, tell: Callable[[BaseException], None]) -> None:
+    """Tell of what flies past the callbacks of the threads pool, into a future that nobody reads.
+
+    A future that is cancelled at shutdown never ran: its messages go back by themselves.
+    """
+    future = getattr(job, "f", None)
+    if future is None:
+        return
+
+    def look(future: Any) -> None:
+        if not future.cancelled() and (exc := future.exception()) is not None:
+            tell(exc)
+
+    future.add_done_callback(look)
 
 
 def is_cancelled(request: Any) -> bool:

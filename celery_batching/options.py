@@ -21,7 +21,10 @@ ENVIRONMENT_PREFIX = "CELERY_BATCHING_"
 SETTING_PREFIX = "batching_"
 
 #: How alike (0 to 1, ``difflib``'s ratio) a name must be to an option's to be taken for a misspelling.
-MISSPELT_LIKENESS = 0.75
+MISSPELT_LIKENESS = 0.85
+
+#: Less alike, but hardly meant for anything else.
+_MEANT = {"batch_size": "max_batch_size", "max_batch": "max_batch_size", "max_wait_ms": "max_wait"}
 
 
 def _batch_size(source: str, value: object) -> int:
@@ -80,6 +83,7 @@ class BatchOptions:
         """Merge the three sources; ``None`` in a declaration or setting means "not given"."""
         refuse_misspelt(environ, ENVIRONMENT_PREFIX, "environment variable")
         refuse_misspelt(settings, SETTING_PREFIX, "setting")
+        refuse_misspelt(settings, ENVIRONMENT_PREFIX, "setting")  # as settings with the namespace CELERY read
         found: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
             value = _find(field, declared, environ, settings)
@@ -118,8 +122,9 @@ def refuse_misspelt(names: Iterable[str], prefix: str, kind: str) -> None:
         if head.lower() != prefix.lower() or bare in options:
             continue
         alike = difflib.get_close_matches(bare, options, n=1, cutoff=MISSPELT_LIKENESS)
-        if alike:
-            right = prefix + (alike[0].upper() if prefix.isupper() else alike[0])
+        meant = _MEANT.get(bare, alike[0] if alike else None)
+        if meant is not None:
+            right = prefix + (meant.upper() if prefix.isupper() else meant)
             raise OptionError(f"unknown {kind} {name!r}; did you mean {right!r}?")
 
 

@@ -16,12 +16,13 @@ from typing import Any
 
 from kombu.utils.uuid import uuid
 
-from .._celery_internals import exception_info, is_discarded, is_stopping, uses_fast_trace
+from .._celery_internals import exception_info, is_cancelled, is_discarded, is_stopping
 from ..core.items import Buffer, Item, Reason
 from ..core.policy import Flush, WaitUntil, decide
 from ..options import BatchOptions
-from ..pool.messages import BatchPayload, BatchReport, ItemPayload
-from ..pool.run_batch import run_batch
+from ..pool.messages import BatchReport
+from .alarm import Alarm
+from .dispatch import send_to_pool
 from .intake import task_of
 from .settle import RunningBatch
 from .slots import Slots
@@ -66,9 +67,9 @@ class Batcher:
         self._open = False
         self._claiming = False
         self._evaluating = False
-        self._timer: Any = None
-        self._timer_at = 0.0
+        self._alarm = Alarm(consumer, self._ring)
         self._generation = 0
+        self._blocks_reading = slots.block_the_loop
         self._moments_to_quiet = 0
 
     def open(self) -> None:
@@ -84,8 +85,8 @@ class Batcher:
         """
         with self._lock:
             self._open = self._claiming = False
-            self._generation += 1  # claims and timers of this connection come to nothing
-            self._set_timer(None)
+            self._generation += 1  # claims of this connection come to nothing
+            self._alarm.set(None)
             self._buffer.clear()
             self._parts.clear()
             for batch in [batch for batch in self._running.values() if is_discarded(batch.job)]:
@@ -132,12 +133,12 @@ class Batcher:
         now = time.monotonic()
         decision = decide(self._buffer.windows.items(), self._options, now)
         if isinstance(decision, Flush) and (decision.reason is Reason.FULL or not self._moments_to_quiet):
-            self._set_timer(None)
+            self._alarm.set(None)
             return True
         if self._moments_to_quiet:
-            self._set_timer(now + QUIET_S)
+            self._alarm.set(now + QUIET_S)
         else:
-            self._set_timer(decision.time if isinstance(decision, WaitUntil) else None)
+            self._alarm.set(decision.time if isinstance(decision, WaitUntil) else None)
         return False
 
     def _on_slot(self, generation: int) -> None:
@@ -155,9 +156,10 @@ class Batcher:
             self._evaluate()
 
     def _next_batch(self) -> RunningBatch | None:
-        if self._parts:
-            requests = self._parts.popleft()
-            return RunningBatch(uuid(), requests[0].task, requests, Reason.SPLIT, 0.0)
+        while self._parts:
+            part = [request for request in self._parts.popleft() if not self._revoked(request)]
+            if part:  # else remote control ended all of them meanwhile
+                return RunningBatch(uuid(), part[0].task, part, Reason.SPLIT, 0.0)
         while True:
             now = time.monotonic()
             decision = decide(self._buffer.windows.items(), self._options, now)
@@ -179,6 +181,8 @@ class Batcher:
 
     @staticmethod
     def _revoked(request: Any) -> bool:
+        if is_cancelled(request):
+            return True
         try:
             return bool(request.revoked())
         except Exception:  # the result backend is away: it cannot be marked yet
@@ -191,41 +195,17 @@ class Batcher:
 
     def _send(self, batch: RunningBatch) -> None:
         self._running[batch.id] = batch
-        message_hard, message_soft = batch.requests[0].time_limits
-        hard = message_hard or batch.task.time_limit
-        soft = message_soft or batch.task.soft_time_limit
         try:
-            self._apply(batch, hard, soft)
-        except Exception as exc:  # a message the pool cannot pickle: it must not hold the slot for ever
+            send_to_pool(
+                batch,
+                self._consumer,
+                self._hand_over,
+                on_report=functools.partial(self._on_report, batch),
+                on_lost=functools.partial(self._on_lost, batch),
+            )
+        except Exception as exc:  # it must not hold the slot for ever
             self._slots.give_back()
             self._on_lost(batch, exception_info(exc))
-
-    def _apply(self, batch: RunningBatch, hard: float | None, soft: float | None) -> None:
-        worker = self._consumer.controller
-        job = self._consumer.pool.apply_async(
-            run_batch,
-            args=(self._payload(batch, soft or worker.soft_time_limit),),
-            accept_callback=lambda pid, at: self._hand_over(lambda: batch.accepted(pid, at)),
-            timeout_callback=lambda soft, timeout: self._on_timeout(batch, soft, timeout),
-            callback=lambda report: self._hand_over(lambda: self._on_report(batch, report)),
-            error_callback=lambda info, **_: self._hand_over(lambda: self._on_lost(batch, info)),
-            soft_timeout=soft,
-            timeout=hard,
-            correlation_id=batch.id,
-        )
-        batch.sent(job)
-
-    def _payload(self, batch: RunningBatch, soft: float | None) -> BatchPayload:
-        items = [
-            ItemPayload(request.id, request.request_dict, request.body, request.content_type, request.content_encoding)
-            for request in batch.requests
-        ]
-        fast = uses_fast_trace(self._consumer.app)
-        return BatchPayload(batch.task.name, batch.id, batch.reason.value, items, soft, fast)
-
-    def _on_timeout(self, batch: RunningBatch, soft: bool, timeout: float) -> None:
-        if soft:  # a hard one comes as the loss of the batch
-            self._hand_over(lambda: batch.soft_timeout(timeout))
 
     def _on_report(self, batch: RunningBatch, report: Any) -> None:
         if not isinstance(report, BatchReport):  # an ExceptionInfo, from threads and solo
@@ -247,34 +227,18 @@ class Batcher:
     def _end(self, batch: RunningBatch) -> None:
         with self._lock:
             self._running.pop(batch.id, None)
-            if self._slots.block_the_loop:
+            if self._blocks_reading and self._consumer.hub is not None:
                 self._moments_to_quiet = QUIET_MOMENTS
             self._evaluate()
 
-    def _set_timer(self, at: float | None) -> None:
-        """Ask the policy again at exactly this time of the monotonic clock, and at no other."""
-        if self._timer is not None and self._timer_at != at:
-            self._timer.cancel()
-            self._timer = None
-        if at is not None and self._timer is None:
-            self._timer_at = at
-            self._timer = self._call_after(max(at - time.monotonic(), 0.0), self._on_timer, self._generation)
+    def _ring(self) -> None:
+        if self._blocks_reading and self._consumer.hub is None:
+            # The solo pool would run the model in the alarm's thread.
+            self._consumer.call_soon(self._on_alarm)
+        else:
+            self._on_alarm()
 
-    def _call_after(self, delay: float, function: Callable[[int], None], generation: int) -> Any:
-        """A started timer that can be cancelled.
-
-        Without an event loop Celery's timer looks at its entries once a second only.
-        """
-        if self._consumer.hub is not None:
-            return self._consumer.timer.call_after(delay, function, (generation,))
-        timer = threading.Timer(delay, function, (generation,))
-        timer.daemon = True
-        timer.start()
-        return timer
-
-    def _on_timer(self, generation: int) -> None:
+    def _on_alarm(self) -> None:
         with self._lock:
-            if generation == self._generation:
-                self._timer = None
-                self._moments_to_quiet = max(self._moments_to_quiet - 1, 0)
-                self._evaluate()
+            self._moments_to_quiet = max(self._moments_to_quiet - 1, 0)
+            self._evaluate()

@@ -10,14 +10,23 @@ from typing import Any
 
 from celery import bootsteps
 
-from .._celery_internals import check_request_stack, end_worker, exception_info, forks, in_loop_thread, raised
+from .._celery_internals import (
+    check_request_stack,
+    end_worker,
+    exception_info,
+    forks,
+    in_loop_thread,
+    on_escape,
+    raised,
+)
 from ..pool.run_batch import prepare_tasks
 from ..task import BatchTask
 from .batcher import Batcher
 from .intake import to_item
+from .prefetch import Prefetch
 from .refusal import refuse_bad_messages
 from .slots import slots_of
-from .startup import batch_tasks, check_pool, consumed_tasks, raise_prefetch, warn_of_limits
+from .startup import check_pool, consumed_tasks, warn_of_limits
 
 __all__ = ["BatchingStep"]
 
@@ -35,20 +44,33 @@ class BatchingStep(bootsteps.StartStopStep):
 
     def __init__(self, consumer: Any, **kwargs: Any) -> None:
         super().__init__(consumer, **kwargs)
-        worker = consumer.controller
-        tasks = batch_tasks(consumer.app)
         check_request_stack()
-        check_pool(consumer.pool, forks(worker))
-        warn_of_limits(consumer.pool, tasks, worker)
-        raise_prefetch(consumer, consumed_tasks(consumer.app) or tasks)
         self._consumer = consumer
         self._mail: deque[Callable[[], None]] = deque()
         self._loop_runs = False  # an event loop that functions can be handed over to
         self._started = False
         self._prepared = False
-        self._batcher = Batcher(consumer, slots_of(worker), self._hand_over, self._on_setup_error)
+        self._high_priority_first = False
+        self._batcher = Batcher(consumer, slots_of(consumer.controller), self._hand_over, self._on_setup_error)
+        self._prefetch = Prefetch(consumer)
+        self._served: set[str] = set()
+        self._serve(consumed_tasks(consumer.app))
         refuse_bad_messages(consumer)
         self._wrap(consumer)
+
+    def _serve(self, tasks: list[BatchTask]) -> None:
+        """Get ready for these tasks; workers that consume none of them are left as they are.
+
+        Raises:
+            BatchingError: they cannot run on this pool.
+        """
+        if not tasks:
+            return
+        worker = self._consumer.controller
+        check_pool(self._consumer.pool, forks(worker))
+        warn_of_limits(self._consumer.pool, tasks, worker)
+        self._prefetch.cover(tasks)
+        self._served.update(task.name for task in tasks)
 
     def _wrap(self, consumer: Any) -> None:
         """Stand between the consumer and its pool, where strategies will look when they are built."""
@@ -84,6 +106,7 @@ class BatchingStep(bootsteps.StartStopStep):
 
     def _begin(self) -> None:
         self._started = True
+        self._high_priority_first = self._consumer.connection.transport.driver_type == "amqp"
         if self._prepared:
             self._batcher.open()
         else:
@@ -92,12 +115,13 @@ class BatchingStep(bootsteps.StartStopStep):
     def _prepare(self) -> None:
         """Open the batcher once a pool process has set its tasks up, or end the worker."""
         names = [task.name for task in consumed_tasks(self._consumer.app)]
-        self._consumer.pool.apply_async(
+        job = self._consumer.pool.apply_async(
             prepare_tasks,
             args=(names,),
             callback=lambda error: self._hand_over(lambda: self._on_prepared(error)),
             error_callback=lambda info, **_: self._hand_over(lambda: self._on_prepared(repr(raised(info)))),
         )
+        on_escape(job, lambda exc: self._hand_over(lambda: self._on_prepared(repr(exc))))
 
     def _on_prepared(self, error: Any) -> None:
         if error is not None:
@@ -113,14 +137,13 @@ class BatchingStep(bootsteps.StartStopStep):
 
     def _take_in(self, request: Any) -> None:
         try:
-            item = to_item(request, time.monotonic(), self._high_priority_first())
+            if request.task.name not in self._served:  # sent to this queue by the caller alone
+                self._serve([request.task])
+            item = to_item(request, time.monotonic(), self._high_priority_first)
         except Exception as exc:
-            request.on_failure(exception_info(exc))  # stores, acknowledges and logs it
-            return
-        self._batcher.add(item)
-
-    def _high_priority_first(self) -> bool:
-        return bool(self._consumer.connection.transport.driver_type == "amqp")
+            _fail(request, exc)
+        else:
+            self._batcher.add(item)
 
     def _hand_over(self, function: Callable[[], None]) -> None:
         """Run ``function`` in the thread of the event loop, in the order of the calls.
@@ -141,3 +164,10 @@ class BatchingStep(bootsteps.StartStopStep):
             except IndexError:
                 return  # another thread was faster
             function()
+
+
+def _fail(request: Any, exc: Exception) -> None:
+    try:
+        request.on_failure(exception_info(exc))  # stores, acknowledges and logs it
+    except Exception:
+        logger.exception("Cannot store the failure of %s[%s]", request.name, request.id)

@@ -80,7 +80,10 @@ def _check(message: Any, body: Any) -> None:
     payload = _payload(message) if body is None else body
     headers: Mapping[str, Any] = message.headers or {}
     if isinstance(payload, dict):  # protocol 1: everything is in the body
-        is_call, headers = "args" in payload, {**payload, **headers}
+        is_call = body is not None or "args" in payload
+        is_call = is_call and isinstance(payload.get("args", ()), (list, tuple))
+        is_call = is_call and isinstance(payload.get("kwargs", {}), dict)
+        headers = {**payload, **headers}
     else:
         is_call = _is_call(payload)
     _require(is_call, "body", payload, "[args, kwargs, embed]")

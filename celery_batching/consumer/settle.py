@@ -8,6 +8,7 @@ import logging
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery.exceptions import Retry
@@ -64,15 +65,12 @@ class RunningBatch:
     def accepted(self, pid: int, time_accepted: float) -> None:
         """The pool process ``pid`` has taken the batch."""
         for request in self.requests:
-            if request.time_start is None:
-                _guarded(request.on_accepted, request, pid, time_accepted)
-            else:  # run again after a loss: started is announced once
-                request.worker_pid = pid
+            _guarded(request, partial(request.on_accepted, pid, time_accepted))
 
     def report(self, report: BatchReport) -> None:
         """The pool process has run the batch."""
         for request, reply in zip(self.requests, report.replies, strict=True):
-            _guarded(_settle, request, reply)
+            _guarded(request, partial(_settle, request, reply))
         counts = Counter(_outcome(reply) for reply in report.replies)
         logger.info(
             "Batch %s size=%d reason=%s waited=%.3fs run=%.3fs succeeded=%d failed=%d retried=%d",
@@ -97,11 +95,13 @@ class RunningBatch:
         rest = [request for request in self.requests if not is_cancelled(request)]
         ended = [request for request in self.requests if is_cancelled(request)]
         for request in ended:
-            _guarded(request.on_failure, request, info)
+            _guarded(request, partial(request.on_failure, info))
         if not isinstance(exc, _LOST) or len(self.requests) == 1:
             for request in rest:
                 self._fail(request, info, exc)
             return []
+        for request in rest:
+            request.await_rerun()
         if ended or len(rest) == 1:
             return [rest] if rest else []
         logger.warning("Batch %s size=%d lost: %r; running it again in halves", self.task.name, len(rest), exc)
@@ -115,9 +115,9 @@ class RunningBatch:
 
     def _fail(self, request: Any, info: ExceptionInfo, exc: BaseException) -> None:
         if isinstance(exc, TimeLimitExceeded) and HARD_LIMIT_CLOSES_IN_ON_TIMEOUT:
-            _guarded(request.on_timeout, request, False, exc.args[0] if exc.args else None)
+            _guarded(request, partial(request.on_timeout, False, exc.args[0] if exc.args else None))
         else:
-            _guarded(request.on_failure, request, shielded(info))
+            _guarded(request, partial(request.on_failure, shielded(info)))
 
 
 def _settle(request: Any, reply: ItemReply) -> None:
@@ -128,10 +128,10 @@ def _settle(request: Any, reply: ItemReply) -> None:
     request.on_success((failed, shielded(value) if failed else value, seconds))
 
 
-def _guarded(settle: Callable[..., Any], request: Any, *args: Any) -> None:
+def _guarded(request: Any, settle: Callable[[], Any]) -> None:
     """One item that cannot be settled must not leave its neighbours unsettled."""
     try:
-        settle(*([request, *args] if settle is _settle else args))
+        settle()
     except Exception:
         logger.exception("Cannot settle %s[%s]", request.name, request.id)
 

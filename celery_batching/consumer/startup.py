@@ -1,18 +1,17 @@
-"""What a worker checks and prepares before it consumes: pools, CUDA, setup, prefetch."""
+"""What a worker checks and prepares before it takes work: which tasks, which pool, CUDA, setup."""
 
 from __future__ import annotations
 
 import logging
-import math
 import os
 from typing import Any
 
 from .._celery_internals import PreforkPool, loaded_torch, task_queue
 from ..errors import BatchingError
-from ..pool.setup import SETUP_VARIABLE
+from ..pool.setup import NAME_SEPARATOR, SETUP_VARIABLE
 from ..task import BatchTask
 
-__all__ = ["batch_tasks", "before_the_pool", "check_pool", "raise_prefetch"]
+__all__ = ["before_the_pool", "check_pool", "consumed_tasks", "warn_of_limits"]
 
 logger = logging.getLogger(__name__)
 
@@ -20,24 +19,17 @@ logger = logging.getLogger(__name__)
 #: default of 4 s is less than most models take to load.
 SETUP_TIMEOUT_S = 1800.0
 
-#: Celery's default of ``worker_prefetch_multiplier``: any other value is the user's wish.
-DEFAULT_PREFETCH_MULTIPLIER = 4
-
-
-def batch_tasks(app: Any) -> list[BatchTask]:
-    """Every batch task of the app, wherever its calls are routed to."""
-    return [task for task in app.tasks.values() if isinstance(task, BatchTask)]
-
 
 def consumed_tasks(app: Any) -> list[BatchTask]:
     """The batch tasks whose queue this worker consumes."""
-    return [task for task in batch_tasks(app) if task_queue(task) in app.amqp.queues.consume_from]
+    queues = app.amqp.queues.consume_from
+    return [task for task in app.tasks.values() if isinstance(task, BatchTask) and task_queue(task) in queues]
 
 
 def before_the_pool(worker: Any) -> None:
     """On Celery's ``worker_init``: tell the pool processes what to set up, and give them time for it."""
     tasks = consumed_tasks(worker.app)
-    os.environ[SETUP_VARIABLE] = " ".join(task.name for task in tasks)
+    os.environ[SETUP_VARIABLE] = NAME_SEPARATOR.join(task.name for task in tasks)
     if tasks:
         conf = worker.app.conf
         conf.worker_proc_alive_timeout = max(conf.worker_proc_alive_timeout, SETUP_TIMEOUT_S)
@@ -75,38 +67,4 @@ def warn_of_limits(pool: Any, tasks: list[BatchTask], worker: Any) -> None:
             "Time limits are not enforced on this pool (%s), only on --pool=prefork: %s",
             type(pool).__module__.rpartition(".")[2],
             ", ".join(limited),
-        )
-
-
-def raise_prefetch(consumer: Any, tasks: list[BatchTask]) -> None:
-    """Let the consumer hold one full batch per slot and the next batch of each task, not more.
-
-    It is the multiplier that is raised, so that what Celery derives from it (after a reconnect,
-    when the pool grows, with quorum queues) stays right.
-    """
-    sizes = [task.batch_options.max_batch_size for task in tasks]
-    if not sizes or not consumer.prefetch_multiplier:
-        return  # nothing to batch, or a prefetch without bound
-    # The pool has not started yet; this is how many slots Celery reckoned with (autoscale: the most).
-    slots = consumer.initial_prefetch_count // consumer.prefetch_multiplier
-    wanted = math.ceil((slots * max(sizes) + sum(sizes)) / slots)
-    least = math.ceil((slots + 1) * max(sizes) / slots)
-    if consumer.prefetch_multiplier == DEFAULT_PREFETCH_MULTIPLIER:
-        consumer.prefetch_multiplier = max(wanted, DEFAULT_PREFETCH_MULTIPLIER)
-        consumer.initial_prefetch_count = slots * consumer.prefetch_multiplier
-    elif consumer.prefetch_multiplier < least:
-        logger.warning(
-            "worker_prefetch_multiplier=%s lets this worker hold %s messages, so batches of %s cannot fill while "
-            "one runs; leave the setting out (celery_batching raises Celery's default as needed) or set it to %s",
-            consumer.prefetch_multiplier,
-            slots * consumer.prefetch_multiplier,
-            max(sizes),
-            wanted,
-        )
-    if consumer.app.conf.worker_disable_prefetch and max(sizes) > 1:
-        logger.warning(
-            "worker_disable_prefetch (--disable-prefetch) lets this worker hold %s messages, so batches of %s "
-            "cannot fill; leave it out for the queues of batch tasks",
-            slots,
-            max(sizes),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 __all__ = ["Buffer", "Item", "Reason", "Window"]
@@ -58,10 +58,6 @@ class Window(Generic[PayloadT]):
 
     def __len__(self) -> int:
         return self._size
-
-    def __iter__(self) -> Iterator[Item[PayloadT]]:
-        for priority in sorted(self._lines):
-            yield from self._lines[priority]
 
     @property
     def oldest(self) -> float:
@@ -118,8 +114,6 @@ class Buffer(Generic[PayloadT]):
             del self._windows[key]
         return item
 
-    def clear(self) -> list[Item[PayloadT]]:
-        """Empty the buffer and return what was in it."""
-        items = [item for window in self._windows.values() for item in window]
+    def clear(self) -> None:
+        """Forget all items."""
         self._windows.clear()
-        return items

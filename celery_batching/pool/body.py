@@ -38,7 +38,7 @@ class ItemBody:
     """
 
     def __init__(self, task: BatchTask) -> None:
-        object.__setattr__(self, "_task", task)
+        self._task = task
         add_autoretry_behaviour(self)
 
     def __getattr__(self, name: str) -> Any:
@@ -61,7 +61,7 @@ class ItemBody:
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """The call's result, or its exception; an item's arguments in, not columns."""
-        task: BatchTask = self._task
+        task = self._task
         row = task.columns.row(args, kwargs)
         item = current_item.get()
         if item is not None and item.at_body_of(task):

@@ -83,7 +83,6 @@ class TracedItem:
     def finish(self, outcome: Outcome) -> None:
         """Let the body return or raise the outcome, and trace to the end."""
         if self.id in terminated_here:
-            terminated_here.discard(self.id)
             outcome = Raised(Ignore("terminated"))  # REVOKED is stored already and stays
         self._tracer.switch(outcome)
 

@@ -71,8 +71,7 @@ class ModelRun:
         request = self._request(items)
         try:
             with self._clock.run():
-                output = self._call([item.row or {} for item in items], request)
-                return align(output, len(items), self._task.name)
+                return self._call([item.row or {} for item in items], request)
         except BaseException as exc:  # also SystemExit: a user's sys.exit() must not end the worker
             if ends_process(exc):
                 raise
@@ -83,12 +82,12 @@ class ModelRun:
             for item in items:
                 item.run_s = took
 
-    def _call(self, rows: list[dict[str, Any]], request: Context) -> Any:
+    def _call(self, rows: list[dict[str, Any]], request: Context) -> list[Outcome]:
         args, kwargs = self._task.columns.stack(rows)
         task_stack.push(self._task)
         self._task.request_stack.push(request)
         try:
-            return self._task.run(*args, **kwargs)
+            return align(self._task.run(*args, **kwargs), len(rows), self._task.name)  # a generator runs in here
         finally:
             self._task.request_stack.pop()
             task_stack.pop()

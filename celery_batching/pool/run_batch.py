@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
-from typing import TYPE_CHECKING
 
 from .._celery_internals import exception_info, find_task, trace_with_item_clock
 from ..errors import SetupError
-from .item import TracedItem, item_clock
+from ..task import BatchTask
+from .item import TracedItem, item_clock, terminated_here
 from .messages import BatchPayload, BatchReport, ItemReply
 from .model import ModelRun
 from .quiet_logs import quiet_item_logs
 from .setup import prepare
 from .soft_clock import SoftClock
 
-if TYPE_CHECKING:
-    from ..task import BatchTask
-
 __all__ = ["prepare_tasks", "run_batch"]
+
+logger = logging.getLogger(__name__)
 
 
 def run_batch(payload: BatchPayload) -> BatchReport:
@@ -38,7 +38,17 @@ def run_batch(payload: BatchPayload) -> BatchReport:
         waiting = [item for item in items if item.waits]
         for item, outcome in zip(waiting, model.outcomes(waiting), strict=True):
             item.finish(outcome)  # stores the result, calls back, sends postrun
+    terminated_here.difference_update(item.id for item in items)
+    for item in items:
+        _warn_of_bypass(task, item)
     return BatchReport([_sendable(item.reply) for item in items], model.seconds)
+
+
+def _warn_of_bypass(task: BatchTask, item: TracedItem) -> None:
+    """An overridden ``__call__`` that calls ``run`` itself hands it one item instead of columns."""
+    overridden = type(task).__call__ is not BatchTask.__call__
+    if overridden and item.row is None and item.reply is not None and item.reply.traced and not item.reply.traced[0]:
+        logger.error("%s[%s] was not batched: its __call__ must call super().__call__(), not run()", task.name, item.id)
 
 
 def prepare_tasks(task_names: list[str]) -> str | None:

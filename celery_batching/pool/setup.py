@@ -18,11 +18,14 @@ from ..errors import SetupError
 if TYPE_CHECKING:
     from ..task import BatchTask
 
-__all__ = ["SETUP_VARIABLE", "ensure_setup", "prepare", "prepare_process"]
+__all__ = ["NAME_SEPARATOR", "SETUP_VARIABLE", "ensure_setup", "prepare", "prepare_process"]
 
 #: Environment variable that names the tasks to set up. A process started by spawn inherits the
 #: environment and nothing else.
 SETUP_VARIABLE = "_CELERY_BATCHING_SETUP"
+
+#: Between the names; what no name has in it.
+NAME_SEPARATOR = "\n"
 
 #: Guards the two tables below; the threads pool runs batches of one task in several threads.
 _lock = threading.RLock()
@@ -83,6 +86,7 @@ def prepare_process() -> None:
     Celery logs and swallows what a handler of ``worker_process_init`` raises, so a failure is
     reported by the first job of the process, and the main process ends the worker.
     """
-    names = os.environ.get(SETUP_VARIABLE, "").split()
-    with contextlib.suppress(SetupError, NotRegistered):
-        prepare(find_task(name) for name in names)
+    names = os.environ.get(SETUP_VARIABLE)
+    for name in names.split(NAME_SEPARATOR) if names else []:
+        with contextlib.suppress(SetupError, NotRegistered):
+            prepare([find_task(name)])

@@ -1,0 +1,67 @@
+"""From a batch to one job of the pool: its payload, its time limits, and all ways in which it can end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._celery_internals import exception_info, on_escape, uses_fast_trace
+from ..pool.messages import BatchPayload, ItemPayload
+from ..pool.run_batch import run_batch
+from .settle import RunningBatch
+
+__all__ = ["send_to_pool"]
+
+HandOver = Callable[[Callable[[], None]], None]
+
+
+def send_to_pool(
+    batch: RunningBatch,
+    consumer: Any,
+    hand_over: HandOver,
+    on_report: Callable[[Any], None],
+    on_lost: Callable[[Any], None],
+) -> None:
+    """Send the batch; exactly one of ``on_report`` and ``on_lost`` is called, in the event loop's thread.
+
+    ``on_lost`` gets the ExceptionInfo with which the pool gave the batch up.
+
+    Raises:
+        Exception: the pool did not take it, such as a message that cannot be pickled.
+    """
+    message_hard, message_soft = batch.requests[0].time_limits
+    hard = message_hard or batch.task.time_limit
+    soft = message_soft or batch.task.soft_time_limit
+
+    def on_timeout(soft: bool, timeout: float) -> None:
+        if soft:  # a hard one comes as the loss of the batch
+            hand_over(lambda: batch.soft_timeout(timeout))
+
+    job = consumer.pool.apply_async(
+        run_batch,
+        args=(_payload(batch, consumer, soft),),
+        accept_callback=lambda pid, at: hand_over(lambda: batch.accepted(pid, at)),
+        timeout_callback=on_timeout,
+        callback=lambda report: hand_over(lambda: on_report(report)),
+        error_callback=lambda info, **_: hand_over(lambda: on_lost(info)),
+        soft_timeout=soft,
+        timeout=hard,
+        correlation_id=batch.id,
+    )
+    on_escape(job, lambda exc: hand_over(lambda: on_lost(exception_info(exc))))
+    batch.sent(job)
+
+
+def _payload(batch: RunningBatch, consumer: Any, soft: float | None) -> BatchPayload:
+    items = [
+        ItemPayload(request.id, request.request_dict, request.body, request.content_type, request.content_encoding)
+        for request in batch.requests
+    ]
+    return BatchPayload(
+        task_name=batch.task.name,
+        batch_id=batch.id,
+        reason=batch.reason.value,
+        items=items,
+        soft_time_limit=soft or consumer.controller.soft_time_limit,
+        fast_trace=uses_fast_trace(consumer.app),
+    )
