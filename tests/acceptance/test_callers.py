@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -23,13 +24,13 @@ OVERHEAD_S = 0.2
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-def test_many_callers_get_their_own_answers(shared_worker: WorkerFixture, pool: str) -> None:
+def test_many_callers_get_their_own_answers(shared_worker: WorkerFixture, pool: str, tmp_path: Path) -> None:
     """256 callers, three calls each, get their own answers, in batches of more than 8 with a model of 50 ms."""
     worker = shared_worker("timed", pool=pool)
 
     first = worker.task("first")
 
-    answers = call_from_threads(worker.app, CALLERS, lambda x: first.delay(x).get(timeout=60), range(CALLERS * ROUNDS))
+    answers = call_from_threads(worker.live, tmp_path, first, calls=CALLERS * ROUNDS, threads=CALLERS)
 
     assert [2 * x for x in range(CALLERS * ROUNDS)] == answers
     batches = batches_of(worker, CALLERS * ROUNDS)
@@ -38,14 +39,14 @@ def test_many_callers_get_their_own_answers(shared_worker: WorkerFixture, pool: 
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-def test_nobody_waits_longer_than_two_runs(shared_worker: WorkerFixture, pool: str) -> None:
+def test_nobody_waits_longer_than_two_runs(shared_worker: WorkerFixture, pool: str, tmp_path: Path) -> None:
     """With no more callers than a batch holds, a call takes at most the longest wait and two runs of the model."""
     settings = {"batching_max_batch_size": SIZE, "batching_max_wait": MAX_WAIT_S, "model_s": MODEL_S}
     worker = shared_worker("timed", pool=pool, settings=settings)
 
     first = worker.task("first")
 
-    answers = call_from_threads(worker.app, SIZE, lambda x: first.delay(x).get(timeout=60), range(SIZE * ROUNDS))
+    answers = call_from_threads(worker.live, tmp_path, first, calls=SIZE * ROUNDS, threads=SIZE)
 
     assert [2 * x for x in range(SIZE * ROUNDS)] == answers
     batches = batches_of(worker, SIZE * ROUNDS)

@@ -6,6 +6,7 @@ import random
 import statistics
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
@@ -78,12 +79,12 @@ def test_a_lone_caller_waits_no_longer_than_the_longest_wait(shared_worker: Work
     assert all(0.1 <= wait < 0.1 + LATE_S for wait in waits)
 
 
-def test_concurrent_callers_share_a_batch(shared_worker: WorkerFixture) -> None:
+def test_concurrent_callers_share_a_batch(shared_worker: WorkerFixture, tmp_path: Path) -> None:
     """Eight threads that call at once have company, though each waits for its own answer (case 2)."""
     worker = shared_worker("forming")
     burst = worker.task("burst")
 
-    answers = call_from_threads(worker.app, 8, lambda x: burst.delay(x).get(timeout=10), range(8))
+    answers = call_from_threads(worker.live, tmp_path, burst, calls=8, threads=8)
 
     assert [2 * x for x in range(8)] == answers
     assert [8] == sizes_of(worker, 8)

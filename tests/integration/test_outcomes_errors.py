@@ -100,7 +100,7 @@ def failures(events: Events) -> Events:
 
 
 @pytest.mark.parametrize(("pool", "noted"), PLACES)
-@pytest.mark.parametrize(("kind", "name"), [("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt")])
+@pytest.mark.parametrize(("kind", "name"), [("exit", "exitcode"), ("interrupt", "KeyboardInterrupt")])
 def test_no_exception_ends_the_worker(
     shared_worker: WorkerFixture, pool: str, noted: bool, kind: str, name: str
 ) -> None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from flask import Flask
 
-from tests.support.apps.results import SIZE
 from tests.support.batch_lines import batches_of
 from tests.support.busy import busy, later_runs, wait_for_waiting
-from tests.support.callers import call_from_threads
-from tests.support.child_process import ChildProcess
+from tests.support.callers import answers_to, call_from_threads, start_callers
 from tests.support.sites import LiveSite
-from tests.support.worker_process import ROOT, WorkerProcess
+from tests.support.worker_process import WorkerProcess
 
 WorkerFixture = Callable[..., WorkerProcess]
 SiteFixture = Callable[..., LiveSite]
@@ -42,36 +36,35 @@ def test_three_workers_and_retries_mix_nothing_up(open_site: SiteFixture, start_
     assert all(worker.batches() for worker in workers)
 
 
-@pytest.mark.parametrize("backend", ["redis", "rpc", "sqlite"])
-def test_two_client_processes_get_their_own(shared_worker: WorkerFixture, backend: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("backend", "threads"), [("redis", 8), ("rpc", 1), ("sqlite", 8)])
+def test_two_client_processes_get_their_own(
+    shared_worker: WorkerFixture, backend: str, threads: int, tmp_path: Path
+) -> None:
     """Two client processes at once share the batches, and each sees its own results on any backend (case 16)."""
     worker = shared_worker("results", pool="threads", broker="rabbitmq", backend=backend)
 
-    with busy(worker, worker.task("square")) as running:
-        clients = [start_client(worker, tmp_path / str(first), first) for first in (0, 100)]
-        wait_for_waiting(worker, 2 * CALLS)
+    square = worker.task("square")
+
+    with busy(worker, square) as running:
+        clients = [
+            start_callers(worker.live, tmp_path, square, first=first, calls=CALLS, threads=threads)
+            for first in (0, 100)
+        ]
+        wait_for_waiting(worker, 2 * threads)
 
     assert 0 == running.get(timeout=10)
     for client, first in zip(clients, (0, 100), strict=True):
-        assert 0 == client.wait(timeout=40), client.log()
-        assert [x * x for x in range(first, first + CALLS)] == json.loads(client.log().splitlines()[-1])
-    assert [SIZE, SIZE, 2 * CALLS - 2 * SIZE] == [len(items) for items in later_runs(worker)]
+        assert [x * x for x in range(first, first + CALLS)] == answers_to(client)
+    assert 2 * threads == len(later_runs(worker)[0])
 
 
-def test_threads_of_a_web_process_mix_nothing_up(shared_worker: WorkerFixture) -> None:
+def test_threads_of_a_web_process_mix_nothing_up(shared_worker: WorkerFixture, tmp_path: Path) -> None:
     """A Flask app with 32 threads that make 1000 calls answers each request with its own result (case 27)."""
     worker = shared_worker("results")
-    square = worker.task("square")
-    web = Flask("web")
 
-    @web.get("/square/<int:x>")
-    def view(x: int) -> str:
-        return str(square.delay(x).get(timeout=30))
+    answers = call_from_threads(worker.live, tmp_path, worker.task("square"), kind="flask", calls=1000, threads=32)
 
-    def visit(x: int) -> str:
-        return web.test_client().get(f"/square/{x}").text
-
-    assert [str(x * x) for x in range(1000)] == call_from_threads(worker.app, 32, visit, range(1000))
+    assert [x * x for x in range(1000)] == answers
 
 
 def test_ignored_results_leave_nothing_behind(shared_worker: WorkerFixture) -> None:
@@ -90,10 +83,3 @@ def test_ignored_results_leave_nothing_behind(shared_worker: WorkerFixture) -> N
     keys = worker.live.backend.client.keys("celery-task-meta-*")
     assert not {f"celery-task-meta-{one.id}" for one in ignored}.intersection(keys)
     assert {f"celery-task-meta-{one.id}" for one in wanted} <= set(keys)
-
-
-def start_client(worker: WorkerProcess, folder: Path, first: int) -> ChildProcess:
-    """A client process that calls `square` with numbers from `first` on."""
-    folder.mkdir()
-    argv = [sys.executable, "-m", "tests.support.client", "results", "results.square", str(first), str(first + CALLS)]
-    return ChildProcess(argv, folder=folder, env={**os.environ, **worker.live.site.environ(), "PYTHONPATH": str(ROOT)})

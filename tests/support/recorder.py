@@ -72,7 +72,7 @@ class Recorder:
         seen = {
             "pid": os.getpid(),
             "in main process": os.getpid() == self._main_pid,
-            "in contextvars": of_task.get(),
+            "in contextvars": of_task.get() if request else None,
             "in current_task": request and [current_task.name, request.id],
         }
         self._write(what, id=id_, seen=seen, facts={name: describe(value) for name, value in facts.items()})

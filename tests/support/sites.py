@@ -204,12 +204,6 @@ def close_app(app: Celery) -> None:
 
     But not its connections to the broker: kombu keeps them by URL for all apps of the process.
     """
-    close_backend(app)
-    app.close()
-
-
-def close_backend(app: Celery) -> None:
-    """Close the result backend that the app has in this thread: Celery makes one for each."""
     backend: Any = app.backend
     if isinstance(app.backend, RedisBackend):
         backend.result_consumer.stop()
@@ -218,3 +212,4 @@ def close_backend(app: Celery) -> None:
     # It has a connection of its own, from the first call on.
     if isinstance(app.backend, RPCBackend) and backend.result_consumer._connection:
         backend.result_consumer.stop()
+    app.close()

@@ -27,10 +27,15 @@ def make_app(site: Site) -> Celery:
     app = site.celery("control")
     journal = Journal(site)
 
-    def model(task: BatchTask, xs: list[int]) -> list[Any]:
+    def enter(task: BatchTask, xs: list[int]) -> list[int]:
+        """Stand at the gate; the count of retries of each item."""
         retries = [request.retries for request in task.batch.requests]
         journal.record("run", task=task.name, items=xs, ids=task.batch.ids, retries=retries)
         journal.pass_gate()
+        return retries
+
+    def model(task: BatchTask, xs: list[int]) -> list[Any]:
+        enter(task, xs)
         return [2 * x if x >= 0 else ValueError(f"{x} is below zero") for x in xs]
 
     @app.task(base=BatchTask, bind=True, name="control.double", max_batch_size=SIZE)
@@ -66,13 +71,10 @@ def make_app(site: Site) -> Celery:
 
     @app.task(base=BatchTask, bind=True, name="control.flaky", max_batch_size=SIZE, max_retries=3)
     def flaky(self: BatchTask, xs: list[int], failures: list[int]) -> list[Any]:
-        """Give `x` after so many failures; an item is retried by an entry of its own."""
-        requests = self.batch.requests
-        journal.record("run", task=self.name, items=xs, ids=self.batch.ids, retries=[r.retries for r in requests])
-        journal.pass_gate()
+        """Double `x` after so many failures; an item is retried by an entry of its own."""
         return [
-            self.batch.retry(exc=ValueError(f"{x} failed"), countdown=0) if request.retries < count else 2 * x
-            for x, count, request in zip(xs, failures, requests, strict=True)
+            self.batch.retry(exc=ValueError(f"{x} failed"), countdown=0) if count < wanted else 2 * x
+            for x, wanted, count in zip(xs, failures, enter(self, xs), strict=True)
         ]
 
     @app.task(
@@ -86,19 +88,15 @@ def make_app(site: Site) -> Celery:
     )
     def transient(self: BatchTask, xs: list[int], failures: list[int]) -> list[Any]:
         """As `flaky`, with the error that Celery is told to retry."""
-        requests = self.batch.requests
-        journal.record("run", task=self.name, items=xs, ids=self.batch.ids, retries=[r.retries for r in requests])
-        journal.pass_gate()
         return [
-            ConnectionError(f"{x} failed") if request.retries < count else 2 * x
-            for x, count, request in zip(xs, failures, requests, strict=True)
+            ConnectionError(f"{x} failed") if count < wanted else 2 * x
+            for x, wanted, count in zip(xs, failures, enter(self, xs), strict=True)
         ]
 
     @app.task(base=BatchTask, bind=True, name="control.soft_limited", max_batch_size=SIZE, soft_time_limit=LIMIT_S)
     def soft_limited(self: BatchTask, xs: list[int]) -> list[int]:
         """Take `RUN_S`, or as long as the gate is closed; raise where an item is below zero."""
-        journal.record("run", task=self.name, items=xs)
-        journal.pass_gate()
+        enter(self, xs)
         time.sleep(RUN_S)  # noqa: TID251 - the clock under test counts real seconds
         if min(xs) < 0:
             raise ValueError(min(xs))
