@@ -13,6 +13,9 @@ from tests.support.messages import sent_messages
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
+#: Celery's own call, where it starts a chord in the client.
+pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")
+
 WorkerFixture = Callable[..., WorkerProcess]
 
 PLACES = [("prefork", "redis"), ("threads", "rabbitmq"), ("solo", "redis")]

@@ -38,10 +38,9 @@ def differences(scenario: Scenario, traces: dict[str, Trace]) -> Iterator[str]:
 
 
 def partings(scenario: Scenario, stage: Stage) -> Iterator[str]:
-    """Which items should have shared a batch but did not."""
-    for kind in scenario.kinds if scenario.shares else ():
+    """Which items should have shared a batch but did not; a solo worker receives nothing while it is busy."""
+    shares = scenario.shares and stage.worker.options.pool != "solo"
+    for kind in scenario.kinds if shares else ():
         name = scenario.task_name(kind)
-        sent = sum(tag.startswith(f"{kind}:") for tag in stage.sent)
-        waiting = max(sent, stage.waiting[name])  # which is more for groups; a solo worker cannot tell
-        if waiting > (size := stage.first_batch(name)):
+        if (waiting := stage.waiting[name]) != (size := stage.first_batch(name)):
             yield f"{waiting} calls of {name} waited, and its first batch had {size}"

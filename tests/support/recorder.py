@@ -156,29 +156,46 @@ def describe(value: Any) -> Any:
 
 
 def _describe_object(value: Any) -> Any:
-    if isinstance(value, Task):
-        return value.name
-    if isinstance(value, Retry):
-        return {"retry": str(value), "when": describe(value.when), "exc": describe(value.exc)}
-    if isinstance(value, BaseException):
-        # RemoteTraceback is text about where the error was raised, in another process.
-        cause = None if isinstance(value.__cause__, RemoteTraceback) else describe(value.__cause__)
-        return {"error": type(value).__qualname__, "args": describe(value.args), "cause": cause}
-    if isinstance(value, ExceptionInfo):
-        exc = getattr(value.exception, "exc", value.exception)
-        return {
-            "einfo": value.type.__qualname__,
-            "exception": describe(exc),
-            "traceback": value.traceback,
-            "internal": value.internal,
-        }
-    if isinstance(value, TracebackType):
-        return "a traceback"
-    if isinstance(value, Context):
-        return {name: describe(entry) for name, entry in vars(value).items() if not name.startswith("_")}
-    if isinstance(value, Request):
-        return {"headers": describe(value.request_dict), "args": describe(value.args), "kwargs": describe(value.kwargs)}
+    for kind, describe_kind in _OBJECTS.items():
+        if isinstance(value, kind):
+            return describe_kind(value)
     return type(value).__name__
+
+
+def _describe_retry(retry: Retry) -> Any:
+    return {"retry": str(retry), "when": describe(retry.when), "exc": describe(retry.exc)}
+
+
+def _describe_error(error: BaseException) -> Any:
+    # RemoteTraceback is text about where the error was raised, in another process.
+    cause = None if isinstance(error.__cause__, RemoteTraceback) else describe(error.__cause__)
+    return {"error": type(error).__qualname__, "args": describe(error.args), "cause": cause}
+
+
+def _describe_info(info: ExceptionInfo) -> Any:
+    exception = describe(getattr(info.exception, "exc", info.exception))
+    of_info = {"traceback": info.traceback, "internal": info.internal}
+    return {"einfo": info.type.__qualname__, "exception": exception, **of_info}
+
+
+def _describe_context(context: Context) -> Any:
+    return {name: describe(entry) for name, entry in vars(context).items() if not name.startswith("_")}
+
+
+def _describe_request(request: Request) -> Any:
+    return {name: describe(getattr(request, name)) for name in ("request_dict", "args", "kwargs")}
+
+
+#: How to describe objects; of a Retry, which is an error, too, the first line counts.
+_OBJECTS: dict[type, Callable[[Any], Any]] = {
+    Task: lambda task: task.name,
+    Retry: _describe_retry,
+    BaseException: _describe_error,
+    ExceptionInfo: _describe_info,
+    TracebackType: lambda _: "a traceback",
+    Context: _describe_context,
+    Request: _describe_request,
+}
 
 
 def _id(sender: Any, facts: Mapping[str, Any]) -> str | None:

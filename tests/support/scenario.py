@@ -87,8 +87,6 @@ class Scenario:
     copies: int = 2
     #: Settings of the app.
     settings: Mapping[str, Any] = field(default_factory=dict)
-    #: Whether it can also be done without a worker.
-    eager: bool = True
     #: The oldest Celery whose plain task does this well.
     since: tuple[int, int] = (5, 6)
     #: What is known to be wrong in stock Celery, put right in the plain task's trace.

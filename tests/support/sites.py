@@ -207,6 +207,8 @@ def close_app(app: Celery) -> None:
     backend: Any = app.backend
     if isinstance(app.backend, RedisBackend):
         backend.result_consumer.stop()
+        # Else a result that is collected later unsubscribes, on a new connection.
+        backend.result_consumer._pubsub = None
         # Not `client.close()`, which leaves alone a pool that was given to the client.
         backend.client.connection_pool.disconnect()
     # It has a connection of its own, from the first call on.

@@ -98,7 +98,7 @@ class Stage:
     def _received(self) -> dict[str, str]:
         """The name of the task of each call that the worker has received, by id."""
         entries = self.worker.journal.entries("task_received")
-        return {entry["id"]: entry["facts"]["request"]["headers"]["task"] for entry in entries}
+        return {entry["id"]: entry["facts"]["request"]["request_dict"]["task"] for entry in entries}
 
     def _look(self) -> None:
         """Take what the two subscriptions have for us."""
@@ -141,7 +141,8 @@ def open_stage(worker: WorkerProcess) -> Iterator[Stage]:
         wait_until(lambda: send_test_event(app) or take_event(), "the events are subscribed to")
         yield Stage(worker, take_event, lambda: stored.get_message(timeout=0))
         # Nobody asks for results here, and the members of groups would be kept until somebody does.
-        app.backend._pending_results.concrete.clear()  # noqa: SLF001 - there is no public way
+        # There is no public way.
+        app.backend._pending_results.concrete.clear()
 
 
 def event_source(connection: Any, received: list[Any]) -> Callable[[], Any]:

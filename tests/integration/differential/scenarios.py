@@ -202,9 +202,7 @@ ACKS = [
 ]
 
 RETRIES = [
-    Scenario(
-        name="retry", states="STARTED RETRY STARTED SUCCESS", do=deeds.retry_once, raises=True, spreads=True
-    ),
+    Scenario(name="retry", states="STARTED RETRY STARTED SUCCESS", do=deeds.retry_once, raises=True, spreads=True),
     Scenario(
         name="retry for an error",
         states="STARTED RETRY STARTED SUCCESS",
@@ -334,7 +332,8 @@ WAITING = [
         name="expired on arrival",
         states="REVOKED",
         send=lambda kit: kit.item(1).apply_async(expires=-1),
-        arrives=False, shares=False,
+        arrives=False,
+        shares=False,
     ),
     Scenario(
         name="expired while it waited",
@@ -343,7 +342,9 @@ WAITING = [
         while_waiting=expire,
         shares=False,
     ),
-    Scenario(name="revoked before it arrived", states="REVOKED REVOKED", send=call_revoked_id, arrives=False, shares=False),
+    Scenario(
+        name="revoked before it arrived", states="REVOKED REVOKED", send=call_revoked_id, arrives=False, shares=False
+    ),
     Scenario(name="revoked while it waited", states="REVOKED REVOKED", while_waiting=revoke, shares=False),
     Scenario(
         name="revoked by stamp while it waited",
@@ -488,9 +489,7 @@ CALLBACKS = [
         name="chain breaks",
         states="STARTED FAILURE / STARTED SUCCESS / FAILURE",
         do=deeds.fail,
-        send=lambda kit: (
-            chain(kit.item(1), kit.helper("note")).on_error(kit.helper("old_errback")).apply_async()
-        ),
+        send=lambda kit: chain(kit.item(1), kit.helper("note")).on_error(kit.helper("old_errback")).apply_async(),
         raises=True,
     ),
     Scenario(
@@ -533,7 +532,12 @@ CALLBACKS = [
         states="STARTED SUCCESS / STARTED SUCCESS / STARTED SUCCESS / STARTED SUCCESS",
         send=lambda kit: chain(kit.item(1), group(kit.item(), kit.item()), kit.helper("note")).apply_async(),
     ),
-    Scenario(name="replaces a plain task", states="STARTED STARTED SUCCESS", send=lambda kit: kit.swap().apply_async(), shares=False),
+    Scenario(
+        name="replaces a plain task",
+        states="STARTED STARTED SUCCESS",
+        send=lambda kit: kit.swap().apply_async(),
+        shares=False,
+    ),
     Scenario(
         name="replaces a plain task and fails",
         states="STARTED STARTED FAILURE / STARTED SUCCESS",
@@ -609,6 +613,22 @@ HANDLERS = [
 ]
 
 
+#: What can befall the neighbours in one batch.
+FATES = (
+    *(deeds.answer, deeds.fail, deeds.fail_unpicklable, deeds.answer_unencodable, deeds.report_progress),
+    *(deeds.ignore, deeds.reject, deeds.requeue_once, deeds.retry_once, deeds.retry_for_ever_for),
+)
+
+TOGETHER = [
+    Scenario(
+        name="all fates in one batch",
+        states=f"STARTED SUCCESS / {' / '.join(['STARTED FAILURE'] * 3)} / STARTED PROGRESS SUCCESS / STARTED"
+        f" / {REJECTED} / STARTED STARTED SUCCESS / STARTED RETRY STARTED SUCCESS / STARTED RETRY STARTED FAILURE",
+        send=lambda kit: [kit.item(number, do=fate).apply_async() for number, fate in enumerate(FATES)],
+    ),
+]
+
+
 def call_stamped(kit: Kit, link: Any = None, **stamps: str) -> Any:
     """Call the scenario's task with stamps, and what is linked to it."""
     signature = kit.item(1)
@@ -618,6 +638,6 @@ def call_stamped(kit: Kit, link: Any = None, **stamps: str) -> Any:
     return signature.apply_async()
 
 
-_ALL = RESULTS + SETTINGS + ACKS + RETRIES + WAITING + LIMITS + HEADERS + CALLBACKS + HANDLERS
+_ALL = TOGETHER + RESULTS + SETTINGS + ACKS + RETRIES + WAITING + LIMITS + HEADERS + CALLBACKS + HANDLERS
 
 SCENARIOS = [one for one in _ALL if celery.VERSION[:2] >= one.since]

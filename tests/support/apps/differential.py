@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from tests.integration.differential.scenarios import SCENARIOS
 from tests.support.deeds import DEEDS, Call
 from tests.support.journal import Journal
 from tests.support.recorder import RecordedHandlers, Recorder
-from tests.support.scenario import BATCHED, MODULE, PLAIN, RAISING, Scenario
+from tests.support.scenario import MODULE, PLAIN, RAISING, Scenario
 from tests.support.site import VARIABLE, Site
 
 
@@ -52,10 +53,10 @@ def add_batch_task(app: Celery, scenario: Scenario, kind: str, recorder: Recorde
         abstract = True
 
     def entries(self: BatchTask, given: Any = None, do: str = "answer", tag: str = "") -> list[Any]:
-        return [entry(DEEDS[deed], call_of(self, index, one)) for index, (deed, one) in enumerate(zip(do, given))]
+        return [entry(DEEDS[deed], call) for deed, call in zip(do, calls(self, given, self.batch.retry), strict=True)]
 
     def raising(self: BatchTask, given: Any = None, do: str = "answer", tag: str = "") -> list[Any]:
-        return [DEEDS[deed](call_of(self, index, one, self.retry)) for index, (deed, one) in enumerate(zip(do, given))]
+        return [DEEDS[deed](call) for deed, call in zip(do, calls(self, given, self.retry), strict=True)]
 
     declare(app, scenario, kind, recorder, Batched, scenario.options)(raising if kind in RAISING else entries)
 
@@ -68,14 +69,12 @@ def declare(
     return app.task(base=base, bind=True, name=scenario.task_name(kind), **options)
 
 
-def call_of(task: BatchTask, index: int, given: Any, retry: Callable[..., Exception] | None = None) -> Call:
-    """One item of the running batch."""
-    request = task.batch.requests[index]
-
-    def update_state(**state: Any) -> None:
-        task.update_state(task_id=request.id, **state)
-
-    return Call(request, given, retry or task.batch.retry, update_state)
+def calls(task: BatchTask, given: Any, retry: Callable[..., Exception]) -> list[Call]:
+    """The items of the running batch."""
+    return [
+        Call(request, one, retry, functools.partial(task.update_state, task_id=request.id))
+        for request, one in zip(task.batch.requests, given, strict=True)
+    ]
 
 
 def entry(deed: Callable[[Call], Any], call: Call) -> Any:
@@ -110,16 +109,24 @@ def add_helpers(app: Celery, journal: Journal, recorder: Recorder) -> None:
     def fence() -> None:
         pass
 
-    @app.task(name=f"{MODULE}.hold", base=BatchTask)
-    def hold(nothing: list[None]) -> list[None]:
+    def wait_at_gate(nothing: Any = None) -> Any:
         recorder.write("held")
         journal.pass_gate()
         return nothing
+
+    app.task(name=f"{MODULE}.hold", base=BatchTask)(wait_at_gate)
+    for when, acks_late in {"early": False, "late": True}.items():
+        app.task(name=f"{MODULE}.hold.plain.{when}", acks_late=acks_late)(wait_at_gate)
+        app.task(name=f"{MODULE}.hold.batched.{when}", acks_late=acks_late, base=BatchTask)(wait_at_gate)
+
+
+def middle(stop: int) -> int:
+    """A number in place of a random one below the end, so that the jitter of all kinds is the same."""
+    return stop // 2
 
 
 app = make_app(Site.from_environ())
 
 if VARIABLE in os.environ:  # a worker
     app.recorder.listen()
-    # Jitter is a number that Celery draws; so that all kinds draw the same, it is the middle one.
-    random.randrange = lambda stop: stop // 2  # type: ignore[assignment, misc]
+    random.randrange = middle  # type: ignore[assignment]
