@@ -100,6 +100,13 @@ class Batcher:
                 self._moments_to_quiet = QUIET_MOMENTS
             self._evaluate()
 
+    def read_backlog_first(self) -> None:
+        """Something has run in the loop's thread (solo pool): what came meanwhile is still to be read."""
+        if self._blocks_reading and self._consumer.hub is not None:
+            self._moments_to_quiet = QUIET_MOMENTS
+            if not self._evaluating:
+                self._alarm.set(time.monotonic() + QUIET_S)
+
     def snapshot(self) -> dict[str, Any]:
         """What is waiting and running, for ``inspect stats``."""
         with self._lock:
@@ -227,8 +234,7 @@ class Batcher:
     def _end(self, batch: RunningBatch) -> None:
         with self._lock:
             self._running.pop(batch.id, None)
-            if self._blocks_reading and self._consumer.hub is not None:
-                self._moments_to_quiet = QUIET_MOMENTS
+            self.read_backlog_first()
             self._evaluate()
 
     def _ring(self) -> None:

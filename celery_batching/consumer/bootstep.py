@@ -81,6 +81,7 @@ class BatchingStep(bootsteps.StartStopStep):
                 self._take_in(request)
             else:
                 pass_on(request)
+                self._batcher.read_backlog_first()
 
         consumer.on_task_request = on_task_request
 

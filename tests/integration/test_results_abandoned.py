@@ -14,8 +14,8 @@ from tests.support.worker_process import WorkerProcess
 
 WorkerFixture = Callable[..., WorkerProcess]
 
-#: Threads of the client.
-THREADS = 32
+#: Threads of the client; in each a call that gives up takes a second, whatever its timeout (as Celery is made).
+THREADS = 100
 
 
 def test_abandoned_calls_leave_the_worker_as_it_was(shared_worker: WorkerFixture, tmp_path: Path) -> None:

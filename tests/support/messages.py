@@ -9,7 +9,6 @@ from typing import Any
 
 from celery import Celery, Task
 from celery.result import AsyncResult
-from celery.signals import before_task_publish
 from kombu.serialization import dumps
 from kombu.utils.uuid import uuid
 
@@ -62,15 +61,20 @@ def message_for(task: Task, *args: Any, **kwargs: Any) -> Message:
 def sent_messages(task: Task) -> Iterator[list[Message]]:
     """Copies of the messages of one task that this process sends inside the `with` block."""
     copies: list[Message] = []
+    amqp = task.app.amqp
+    # Not the signal `before_task_publish`: whether it is sent is decided when the app sends for the first time.
+    send = amqp.send_task_message
 
-    def keep(sender: str, body: Any, headers: dict[str, Any], properties: dict[str, Any], **_: Any) -> None:
-        copies.append(encoded(body, dict(headers), properties))
+    def keep_and_send(producer: Any, name: str, message: Any, **options: Any) -> Any:
+        if name == task.name:
+            copies.append(encoded(message.body, dict(message.headers), message.properties))
+        return send(producer, name, message, **options)
 
-    before_task_publish.connect(keep, sender=task.name)
+    amqp.send_task_message = keep_and_send
     try:
         yield copies
     finally:
-        before_task_publish.disconnect(keep, sender=task.name)
+        amqp.send_task_message = send
 
 
 def encoded(body: Any, headers: dict[str, Any], properties: dict[str, Any]) -> Message:
