@@ -103,3 +103,5 @@ class TracedItem:
             # Alone in a pool process this would have been the pool's to catch or have ended
             # the process, so the main process reports it, as Celery does then.
             self.reply = ItemReply(crash=worker_lost_info(exc))
+        finally:
+            current_item.set(None)  # the context outlives the tracer, and would hold the item and its batch
