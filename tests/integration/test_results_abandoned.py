@@ -19,15 +19,15 @@ THREADS = 100
 
 
 def test_abandoned_calls_leave_the_worker_as_it_was(shared_worker: WorkerFixture, tmp_path: Path) -> None:
-    """Five hundred calls whose callers give up after 10 ms are run; the worker keeps no memory of them (case 28)."""
+    """Four hundred calls whose callers give up after 10 ms are run; the worker keeps no memory of them (case 28)."""
     worker = shared_worker("results")
     square = worker.task("square")
-    abandon(worker, tmp_path, square, 200)
-    batches_of(worker, 200)
+    abandon(worker, tmp_path, square, 100)
+    batches_of(worker, 100)
     before = memory_of(worker)
 
-    abandon(worker, tmp_path, square, 500)
-    batches_of(worker, 700, timeout=30)
+    abandon(worker, tmp_path, square, 400)
+    batches_of(worker, 500, timeout=30)
 
     assert memory_of(worker) - before < 2**21
     assert {"waiting": 0, "running": []} == worker.inspect("stats")["batching"]
