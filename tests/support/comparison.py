@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import celery
 import pytest
 
 from tests.support.scenario import PLAIN, Scenario
 from tests.support.stage import Stage, open_stage
-from tests.support.traces import EVENTS, Trace, difference, states
+from tests.support.traces import Trace, difference, states
 from tests.support.worker_process import WorkerProcess
 
 
 def assert_same_as_plain(worker: WorkerProcess, scenario: Scenario) -> None:
     """Fail with the lines in which the trace of a batched item differs from that of the plain call."""
     with open_stage(worker) as stage:
-        traces = {tag: without_lost_events(worker, trace) for tag, trace in stage.play(scenario).items()}
+        traces = stage.play(scenario)
     if problems := list(differences(scenario, traces)) + list(partings(scenario, stage)):
         pytest.fail("\n".join(problems), pytrace=False)
-
-
-def without_lost_events(worker: WorkerProcess, trace: Trace) -> Trace:
-    """The trace without events where stock Celery loses some: before 5.7, those the threads pool sends beside the loop."""
-    if celery.VERSION >= (5, 7) or worker.options.pool != "threads":
-        return trace
-    return [one for one in trace if one.stream != EVENTS]
 
 
 def differences(scenario: Scenario, traces: dict[str, Trace]) -> Iterator[str]:

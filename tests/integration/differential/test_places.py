@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import celery
 import pytest
 
 from tests.integration.differential.scenarios import SCENARIOS
@@ -26,10 +27,12 @@ CORE = {
 }
 
 PLACES = [
-    {"pool": "threads"},
     {"pool": "solo"},
     {"broker": "rabbitmq"},
 ]
+if celery.VERSION >= (5, 7):
+    # Before, stock Celery loses task events that this pool sends beside the event loop: it can be no oracle there.
+    PLACES.append({"pool": "threads"})
 
 
 @pytest.mark.parametrize("scenario", [one for one in SCENARIOS if one.name in CORE], ids=lambda one: one.name)
