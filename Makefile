@@ -31,7 +31,8 @@ demo: $(VENV)/.demo ## Run the example under load and compare it with plain Cele
 	@$(BIN)/python -m example_project.demo $(DEMO_ARGS)
 
 test: $(VENV)/.test ## Run the test suite (CELERY_VERSION=5.6.3, PYTEST_ARGS=...)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),tests/unit tests/integration)
+	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 tests/acceptance)  # hundreds of callers: alone on the machine
 
 # Run in a copy without the package's source, which would be imported in place of the wheel.
 test-wheel: $(VENV)/.lint .venv-wheel/.torch ## Build the wheel and run the acceptance tests against it
