@@ -60,6 +60,8 @@ def test_timers_are_armed_after_each_reconnect(start_worker: WorkerFixture, pool
         lose_connection(worker)
         later = patient.delay(10 + x)
         assert [2 * x, 20 + 2 * x] == [result.get(timeout=BACK_S) for result in (item, later)]
+        # Else the next loss takes their acks along, and they come again.
+        wait_until(lambda: not worker.live.leftovers(), "both are acked", saw=worker.live.leftovers)
 
     assert {"wait"} == {line.reason for line in worker.batches()}
 
