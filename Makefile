@@ -2,11 +2,12 @@
 
 PYTHON ?= python3
 
-#: A second Celery to test against, in a second environment: make test CELERY_VERSION=5.6.3
-CELERY_VERSION ?=
-VENV := .venv$(if $(CELERY_VERSION),-celery-$(CELERY_VERSION))
+#: A second Celery to test against, in a second environment: make test WITH_CELERY=5.6.3
+#: (make hands this name on as an environment variable, and the celery command reads CELERY_... as options)
+WITH_CELERY ?=
+VENV := .venv$(if $(WITH_CELERY),-celery-$(WITH_CELERY))
 BIN := $(VENV)/bin
-CELERY := $(if $(CELERY_VERSION),celery==$(CELERY_VERSION))
+CELERY := $(if $(WITH_CELERY),celery==$(WITH_CELERY))
 
 # Installed before everything else, so that no other package picks a build of its own choice.
 TORCH ?= torch==2.13.0
@@ -30,7 +31,7 @@ help: ## Show the targets
 demo: $(VENV)/.demo ## Run the example under load and compare it with plain Celery (KEEP=1: leave its page up)
 	@$(BIN)/python -m example_project.demo $(DEMO_ARGS)
 
-test: $(VENV)/.test ## Run the test suite (CELERY_VERSION=5.6.3, PYTEST_ARGS=...)
+test: $(VENV)/.test ## Run the test suite (WITH_CELERY=5.6.3, PYTEST_ARGS=...)
 	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),tests/unit tests/integration)
 	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 tests/acceptance)  # hundreds of callers: alone on the machine
 

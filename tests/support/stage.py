@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import celery
 from celery.result import GroupResult
 
 from tests.support.deeds import answer
@@ -35,6 +36,8 @@ class Stage:
         self.sent: dict[str, list[str]] = {}
         #: How many calls of each task had been received when the worker became free.
         self.waiting: Mapping[str, int] = {}
+        #: Before 5.7, stock Celery loses task events that this pool sends beside the event loop: none is compared.
+        self._loses_events = worker.options.pool == "threads" and celery.VERSION < (5, 7)
         self._events, self._stored = events, stored
         self._seen: list[Seen] = []
 
@@ -82,7 +85,7 @@ class Stage:
     def _has_passed(self, fence_id: str) -> bool:
         self._look()
         seen = [one.what for one in self._seen if one.task_id == fence_id]
-        return {"task-succeeded", "SUCCESS"} <= set(seen)
+        return ({"SUCCESS"} if self._loses_events else {"task-succeeded", "SUCCESS"}) <= set(seen)
 
     def _nothing_queued(self) -> bool:
         return not self.worker.live.broker.leftovers()
@@ -103,7 +106,7 @@ class Stage:
     def _look(self) -> None:
         """Take what the two subscriptions have for us."""
         while (event := self._events()) is not None:
-            if event["type"].startswith("task-"):
+            if event["type"].startswith("task-") and not self._loses_events:
                 stream = ARRIVALS if event["type"] == "task-received" else EVENTS
                 self._seen.append(Seen(event["uuid"], stream, event["type"], event))
         while (message := self._stored()) is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import celery
 import pytest
 
 from tests.integration.differential.scenarios import SCENARIOS
@@ -26,13 +25,7 @@ CORE = {
     *("before_start calls a task", "before_start retries", "on_success fails"),
 }
 
-PLACES = [
-    {"pool": "solo"},
-    {"broker": "rabbitmq"},
-]
-if celery.VERSION >= (5, 7):
-    # Before, stock Celery loses task events that this pool sends beside the event loop: it can be no oracle there.
-    PLACES.append({"pool": "threads"})
+PLACES = [{"pool": "solo"}, {"pool": "threads"}, {"broker": "rabbitmq"}]
 
 
 @pytest.mark.parametrize("scenario", [one for one in SCENARIOS if one.name in CORE], ids=lambda one: one.name)
