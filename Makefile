@@ -41,7 +41,7 @@ test-wheel: $(VENV)/.lint .venv-wheel/.torch ## Build the wheel and run the acce
 	$(BIN)/python -m build --wheel --outdir build
 	cp -R tests example_project pyproject.toml build
 	.venv-wheel/bin/pip uninstall -qq --yes celery-batching
-	.venv-wheel/bin/pip install -qq "$$(echo build/*.whl)[test]"
+	.venv-wheel/bin/pip install -qq "$$(echo build/*.whl)[test]" $(CELERY)
 	cd build && ../.venv-wheel/bin/python -m pytest -n 0 tests/acceptance $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint ## Check style and types
