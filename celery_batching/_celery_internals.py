@@ -15,7 +15,7 @@ import celery
 from billiard.common import TERM_SIGNAME, human_status, terminate_handler_fired  # type: ignore[attr-defined]
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback  # type: ignore[attr-defined]
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
-from billiard.pool import SIG_SOFT_TIMEOUT
+from billiard.pool import EX_OK, EX_RECYCLE, SIG_SOFT_TIMEOUT
 from billiard.process import current_process
 from celery import _state, platforms
 from celery.app import trace
@@ -44,6 +44,7 @@ __all__ = [
     "Bunch",
     "Context",
     "ExceptionInfo",
+    "PoolProcess",
     "PreforkPool",
     "Request",
     "Terminated",
@@ -56,6 +57,7 @@ __all__ = [
     "end_worker",
     "ends_process",
     "exception_info",
+    "exit_status",
     "find_task",
     "forks",
     "in_loop_thread",
@@ -66,7 +68,9 @@ __all__ = [
     "loaded_torch",
     "on_escape",
     "pool_process_index",
+    "pool_processes",
     "raised",
+    "reap",
     "shielded",
     "shown",
     "signal_number",
@@ -198,6 +202,32 @@ def ends_process(exc: BaseException) -> bool:
 def pool_process_index() -> int:
     """The index of this pool process among its siblings; 0 where there is only one."""
     return int(getattr(current_process(), "index", 0) or 0)
+
+
+#: One process of a prefork pool.
+PoolProcess = Any
+
+
+def pool_processes(pool: Any) -> dict[PoolProcess, bool]:
+    """The processes of a prefork pool on an event loop, and whether each has finished its setup; else nothing."""
+    processes = getattr(pool, "_pool", None)
+    starting = getattr(processes, "_waiting_to_start", None)
+    if processes is None or starting is None:
+        return {}
+    return {process: process not in starting for process in processes._pool}
+
+
+def reap(pool: Any) -> None:
+    """Let the pool look for ended processes now: their jobs are told, and others started."""
+    pool._pool.maintain_pool()
+
+
+def exit_status(process: PoolProcess) -> str | None:
+    """How a process died, for people; None if it ended in order, was recycled or terminated by the pool's owner."""
+    code = process.exitcode
+    if code in (None, EX_OK, EX_RECYCLE) or process._controlled_termination:
+        return None
+    return str(human_status(code))
 
 
 def in_loop_thread(hub: Any) -> bool:

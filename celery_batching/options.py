@@ -45,6 +45,25 @@ def _on_error(source: str, value: object) -> str:
     return value
 
 
+def _classes(source: str, value: object) -> tuple[type[BaseException] | str, ...]:
+    entries = (value,) if isinstance(value, (str, type)) else value
+    if not isinstance(entries, Iterable):
+        entries = (entries,)
+    checked = tuple(entries)
+    for entry in checked:
+        is_class = isinstance(entry, type) and issubclass(entry, BaseException)
+        if not is_class and not (isinstance(entry, str) and "." in entry.strip(".")):
+            raise OptionError(
+                f"{source} must be exception classes, or their names with the module before, "
+                f"such as 'jaxlib.xla_extension.XlaRuntimeError'; got {entry!r}"
+            )
+    return checked
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def _option(default: Any, check: Callable[[str, object], Any], parse: Callable[[str], Any]) -> Any:
     return dataclasses.field(default=default, metadata={"check": check, "parse": parse})
 
@@ -59,6 +78,9 @@ class BatchOptions:
             Default 0: never wait, batches gather while the model runs.
         on_error: what to do when ``run`` raises. ``"split"`` (default) halves the batch and
             runs it again until the bad items stand alone, ``"fail"`` fails every item.
+        oom_errors: exception classes, or their full names, that mean "out of memory" beside
+            torch's and MemoryError: the batch is run again in halves that fit, and the next
+            batches are no larger. Default: none.
 
     Raises:
         OptionError: names the option, the value that came and what was wanted.
@@ -67,6 +89,7 @@ class BatchOptions:
     max_batch_size: int = _option(32, _batch_size, int)
     max_wait: float = _option(0.0, _seconds, float)
     on_error: str = _option("split", _on_error, str)
+    oom_errors: tuple[type[BaseException] | str, ...] = _option((), _classes, _names)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -10,20 +10,21 @@ import functools
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from kombu.utils.uuid import uuid
 
 from .._celery_internals import exception_info, is_cancelled, is_discarded, is_stopping
+from ..core.ceilings import Ceilings
 from ..core.items import Buffer, Item, Reason
-from ..core.policy import Flush, WaitUntil, decide
-from ..options import BatchOptions
+from ..core.parts import Part
+from ..core.policy import Flush, Limits, WaitUntil, decide
 from ..pool.messages import BatchReport
 from .alarm import Alarm
 from .dispatch import send_to_pool
-from .intake import task_of
+from .intake import key_of, task_of
+from .reruns import Reruns
 from .settle import RunningBatch
 from .slots import Slots
 
@@ -62,7 +63,8 @@ class Batcher:
         self._on_setup_error = on_setup_error
         self._lock = threading.RLock()
         self._buffer: Buffer[Any] = Buffer()
-        self._parts: deque[Sequence[Any]] = deque()  # of lost batches, to run before anything else
+        self._reruns = Reruns()
+        self._ceilings = Ceilings()
         self._running: dict[str, RunningBatch] = {}
         self._open = False
         self._claiming = False
@@ -88,7 +90,7 @@ class Batcher:
             self._generation += 1  # claims of this connection come to nothing
             self._alarm.set(None)
             self._buffer.clear()
-            self._parts.clear()
+            self._reruns.clear()
             for batch in [batch for batch in self._running.values() if is_discarded(batch.job)]:
                 del self._running[batch.id]  # its end will never be told, and its items come again
 
@@ -135,10 +137,10 @@ class Batcher:
     def _may_claim(self) -> bool:
         if not self._open or is_stopping() or self._claiming or len(self._running) >= self._consumer.pool.num_processes:
             return False
-        if self._parts:
+        if self._reruns:
             return True
         now = time.monotonic()
-        decision = decide(self._buffer.windows.items(), self._options, now)
+        decision = decide(self._buffer.windows.items(), self._limits, now)
         if isinstance(decision, Flush) and (decision.reason is Reason.FULL or not self._moments_to_quiet):
             self._alarm.set(None)
             return True
@@ -163,20 +165,20 @@ class Batcher:
             self._evaluate()
 
     def _next_batch(self) -> RunningBatch | None:
-        while self._parts:
-            part = [request for request in self._parts.popleft() if not self._revoked(request)]
-            if part:  # else remote control ended all of them meanwhile
-                return RunningBatch(uuid(), part[0].task, part, Reason.SPLIT, 0.0)
+        while (part := self._reruns.pop()) is not None:
+            part.rows = [request for request in part.rows if not self._revoked(request)]
+            if part.rows:  # else remote control ended all of them meanwhile
+                return RunningBatch(uuid(), part.rows[0].task, part, Reason.SPLIT, 0.0)
         while True:
             now = time.monotonic()
-            decision = decide(self._buffer.windows.items(), self._options, now)
+            decision = decide(self._buffer.windows.items(), self._limits, now)
             if not isinstance(decision, Flush):
                 return None
             items = self._take(decision.key, decision.size, now)
             if items:  # else all of them were revoked or expired, and the next window may go
-                requests = [item.payload for item in items]
+                part = Part.whole([item.payload for item in items])
                 waited_s = now - min(item.arrived for item in items)
-                return RunningBatch(uuid(), requests[0].task, requests, decision.reason, waited_s)
+                return RunningBatch(uuid(), part.rows[0].task, part, decision.reason, waited_s)
 
     def _take(self, key: Hashable, size: int, now: float) -> list[Item[Any]]:
         """Up to ``size`` items, those left out that were revoked or have expired while they waited."""
@@ -197,8 +199,9 @@ class Batcher:
             request.reject(requeue=True)
             return True
 
-    def _options(self, key: Hashable) -> BatchOptions:
-        return task_of(key, self._consumer.app).batch_options
+    def _limits(self, key: Hashable) -> Limits:
+        options = task_of(key, self._consumer.app).batch_options
+        return Limits(self._ceilings.cap(key, options.max_batch_size), options.max_wait)
 
     def _send(self, batch: RunningBatch) -> None:
         self._running[batch.id] = batch
@@ -222,14 +225,33 @@ class Batcher:
             self._end(batch)
             self._on_setup_error(report.setup_error)
             return
+        with self._lock:
+            self._reruns.add(batch.unfinished(report))
+            self._reruns.accuse(batch.part.sibling)
+            self._learn(batch, report)
         # The next batch leaves first: settling costs time in which the model would wait.
         self._end(batch)
         batch.report(report)
 
     def _on_lost(self, batch: RunningBatch, info: Any) -> None:
         with self._lock:
-            self._parts.extend(batch.lost(info))
+            self._reruns.add(batch.lost(info))
+            if batch.part.search.exhausted:
+                self._reruns.give_up(batch.part.search)
             self._end(batch)
+
+    def _learn(self, batch: RunningBatch, report: BatchReport) -> None:
+        """Remember what fits into memory."""
+        if batch.reason is Reason.SPLIT:
+            return
+        key, size = key_of(batch.requests[0]), len(batch.requests)
+        if report.fitted is None:
+            self._ceilings.did_fit(key, size, batch.task.batch_options.max_batch_size)
+        elif report.fitted < size:
+            cap = self._ceilings.did_not_fit(key, size, report.fitted)
+            logger.warning(
+                "Out of memory with %d items of %s; batches of at most %d for now", size, batch.task.name, cap
+            )
 
     def _end(self, batch: RunningBatch) -> None:
         with self._lock:

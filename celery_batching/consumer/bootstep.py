@@ -24,6 +24,7 @@ from ..task import BatchTask
 from .batcher import Batcher
 from .intake import to_item
 from .prefetch import Prefetch
+from .reaper import Reaper
 from .refusal import refuse_bad_messages
 from .slots import slots_of
 from .startup import check_pool, consumed_tasks, warn_of_limits
@@ -53,6 +54,7 @@ class BatchingStep(bootsteps.StartStopStep):
         self._high_priority_first = False
         self._batcher = Batcher(consumer, slots_of(consumer.controller), self._hand_over, self._on_setup_error)
         self._prefetch = Prefetch(consumer)
+        self._reaper = Reaper(consumer, 60, self._on_too_many_deaths)
         self._served: set[str] = set()
         self._serve(consumed_tasks(consumer.app))
         refuse_bad_messages(consumer)
@@ -94,10 +96,13 @@ class BatchingStep(bootsteps.StartStopStep):
         """The same where there is an event loop: the pool takes jobs from here on."""
         self._loop_runs = True
         self._begin()
+        if self._served:
+            self._reaper.start()
 
     def stop(self, consumer: Any) -> None:  # noqa: ARG002
         """The connection is lost or the worker ends: what is buffered belongs to the broker again."""
         self._started = self._loop_runs = False  # the pool's callbacks are on their own from here
+        self._reaper.stop()
         self._batcher.close()
         self._read_mail()
 
@@ -134,6 +139,10 @@ class BatchingStep(bootsteps.StartStopStep):
 
     def _on_setup_error(self, message: str) -> None:
         logger.critical("The worker ends, since the setup of a batch task failed: %s", message)
+        end_worker()
+
+    def _on_too_many_deaths(self, reason: str) -> None:
+        logger.critical("The worker ends: %s", reason)
         end_worker()
 
     def _take_in(self, request: Any) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._celery_internals import exception_info, on_escape, uses_fast_trace
+from .._celery_internals import PreforkPool, exception_info, on_escape, uses_fast_trace
 from ..pool.messages import BatchPayload, ItemPayload
 from ..pool.run_batch import run_batch
 from .settle import RunningBatch
 
 __all__ = ["send_to_pool"]
+
+#: Seconds that a prefork pool without an event loop waits, after a process is gone, for a result
+#: that may still be in the pipe (billiard's default is 10).
+LOST_S = 1.0
 
 HandOver = Callable[[Callable[[], None]], None]
 
@@ -30,8 +34,9 @@ def send_to_pool(
         Exception: the pool did not take it, such as a message that cannot be pickled.
     """
     message_hard, message_soft = batch.requests[0].time_limits
-    hard = message_hard or batch.task.time_limit
-    soft = message_soft or batch.task.soft_time_limit
+    # The pool falls back to the worker's own limits; the pool process has to know them, too.
+    hard = message_hard or batch.task.time_limit or consumer.controller.time_limit
+    soft = message_soft or batch.task.soft_time_limit or consumer.controller.soft_time_limit
 
     def on_timeout(soft: bool, timeout: float) -> None:
         if soft:  # a hard one comes as the loss of the batch
@@ -39,20 +44,21 @@ def send_to_pool(
 
     job = consumer.pool.apply_async(
         run_batch,
-        args=(_payload(batch, consumer, soft),),
+        args=(_payload(batch, consumer, soft, hard),),
         accept_callback=lambda pid, at: hand_over(lambda: batch.accepted(pid, at)),
         timeout_callback=on_timeout,
         callback=lambda report: hand_over(lambda: on_report(report)),
         error_callback=lambda info, **_: hand_over(lambda: on_lost(info)),
         soft_timeout=soft,
         timeout=hard,
+        lost_worker_timeout=LOST_S,
         correlation_id=batch.id,
     )
     on_escape(job, lambda exc: hand_over(lambda: on_lost(exception_info(exc))))
     batch.sent(job)
 
 
-def _payload(batch: RunningBatch, consumer: Any, soft: float | None) -> BatchPayload:
+def _payload(batch: RunningBatch, consumer: Any, soft: float | None, hard: float | None) -> BatchPayload:
     items = [
         ItemPayload(request.id, request.request_dict, request.body, request.content_type, request.content_encoding)
         for request in batch.requests
@@ -62,6 +68,7 @@ def _payload(batch: RunningBatch, consumer: Any, soft: float | None) -> BatchPay
         batch_id=batch.id,
         reason=batch.reason.value,
         items=items,
-        soft_time_limit=soft or consumer.controller.soft_time_limit,
+        soft_time_limit=soft,
+        hard_time_limit=hard if isinstance(consumer.pool, PreforkPool) else None,
         fast_trace=uses_fast_trace(consumer.app),
     )

@@ -10,7 +10,7 @@ from .._celery_internals import default_strategy
 from ..core.items import Item
 from ..task import BatchTask
 
-__all__ = ["strategy", "task_of", "to_item"]
+__all__ = ["key_of", "strategy", "task_of", "to_item"]
 
 _celery_logger = logging.getLogger("celery.worker.strategy")
 
@@ -22,17 +22,20 @@ def strategy(task: Any, app: Any, consumer: Any, **kwargs: Any) -> Callable[...,
 
 
 def to_item(request: Any, now: float, high_priority_first: bool) -> Item[Any]:
-    """The waiting item of a request.
-
-    Items share a batch when they are of one task and their messages carry the same time limits,
-    since one clock runs for the whole batch.
-    """
+    """The waiting item of a request."""
     priority = request.delivery_info.get("priority") or 0
-    key = (request.task.name, *request.time_limits)
-    return Item(request, key, now, -priority if high_priority_first else priority)
+    return Item(request, key_of(request), now, -priority if high_priority_first else priority)
+
+
+def key_of(request: Any) -> Hashable:
+    """What must be equal for requests to share a batch.
+
+    Their task, and the time limits that their messages carry, since one clock runs for the whole batch.
+    """
+    return (request.task.name, *request.time_limits)
 
 
 def task_of(key: Hashable, app: Any) -> BatchTask:
-    """The task whose items have this key, as ``to_item`` made it."""
+    """The task whose items have this key, as ``key_of`` made it."""
     task: BatchTask = app.tasks[key[0]]  # type: ignore[index]
     return task

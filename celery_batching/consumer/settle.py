@@ -19,18 +19,19 @@ from .._celery_internals import (
     Terminated,
     TimeLimitExceeded,
     WorkerLostError,
+    exception_info,
     is_cancelled,
     raised,
     shielded,
 )
-from ..core.splitting import halves
 
 if TYPE_CHECKING:
     from ..core.items import Reason
+    from ..core.parts import Part, Search
     from ..pool.messages import BatchReport, ItemReply
     from ..task import BatchTask
 
-__all__ = ["RunningBatch"]
+__all__ = ["RunningBatch", "give_up"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,15 +43,15 @@ class RunningBatch:
     """One batch between its dispatch and its end, in the main process.
 
     Args:
+        part: its requests, and what they share with the other parts of a batch that was lost.
         waited_s: seconds the oldest item had waited when the batch was formed.
     """
 
-    def __init__(
-        self, batch_id: str, task: BatchTask, requests: Sequence[Any], reason: Reason, waited_s: float
-    ) -> None:
+    def __init__(self, batch_id: str, task: BatchTask, part: Part[Any], reason: Reason, waited_s: float) -> None:
         self.id = batch_id
         self.task = task
-        self.requests = requests
+        self.part = part
+        self.requests = part.rows
         self.reason = reason
         self.waited_s = waited_s
         self.job: Any = None  # what the pool gave for it
@@ -70,8 +71,9 @@ class RunningBatch:
     def report(self, report: BatchReport) -> None:
         """The pool process has run the batch."""
         for request, reply in zip(self.requests, report.replies, strict=True):
-            _guarded(request, partial(_settle, request, reply))
-        counts = Counter(_outcome(reply) for reply in report.replies)
+            if reply is not None:
+                _guarded(request, partial(_settle, request, reply))
+        counts = Counter(_outcome(reply) for reply in report.replies if reply is not None)
         logger.info(
             "Batch %s size=%d reason=%s waited=%.3fs run=%.3fs succeeded=%d failed=%d retried=%d",
             self.task.name,
@@ -84,7 +86,17 @@ class RunningBatch:
             counts["retried"],
         )
 
-    def lost(self, info: ExceptionInfo) -> list[Sequence[Any]]:
+    def unfinished(self, report: BatchReport) -> list[Part[Any]]:
+        """The parts for which the time limit left no time; each runs again with a clock of its own."""
+        parts = [self.part.again([self.requests[position] for position in group]) for group in report.again]
+        if parts:
+            sizes = "+".join(str(len(part.rows)) for part in parts)
+            logger.warning(
+                "Batch %s size=%d ran out of time; running again %s", self.task.name, len(self.requests), sizes
+            )
+        return parts
+
+    def lost(self, info: ExceptionInfo) -> list[Part[Any]]:
         """The pool gave up on the batch; the parts of it that must run again.
 
         The items that remote control ended are left out. When the process was killed on their
@@ -102,10 +114,14 @@ class RunningBatch:
             return []
         for request in rest:
             request.await_rerun()
-        if ended or len(rest) == 1:
-            return [rest] if rest else []
+        if ended:
+            return [self.part.again(rest)] if rest else []
+        self.part.search.restarts += 1
+        if self.part.search.exhausted:
+            give_up(rest, self.part.search)
+            return []
         logger.warning("Batch %s size=%d lost: %r; running it again in halves", self.task.name, len(rest), exc)
-        return list(halves(rest))
+        return self.part.halves()
 
     def soft_timeout(self, timeout: float) -> None:
         """The soft limit struck; the exception is raised in the pool process."""
@@ -118,6 +134,16 @@ class RunningBatch:
             _guarded(request, partial(request.on_timeout, False, exc.args[0] if exc.args else None))
         else:
             _guarded(request, partial(request.on_failure, shielded(info)))
+
+
+def give_up(requests: Sequence[Any], search: Search) -> None:
+    """Fail what is not cleared after so many lost pool processes."""
+    exc = WorkerLostError(
+        f"{search.restarts} pool processes were lost on account of the batch this item was in; "
+        f"the search for the item that ends them is given up"
+    )
+    for request in requests:
+        _guarded(request, partial(request.on_failure, exception_info(exc)))
 
 
 def _settle(request: Any, reply: ItemReply) -> None:

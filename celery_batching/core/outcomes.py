@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import BatchOutputError, BatchSizeMismatch
 
-__all__ = ["Outcome", "Raised", "Returned", "align"]
+__all__ = ["UNFINISHED", "Outcome", "Raised", "Returned", "Unfinished", "align"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +34,14 @@ class Raised:
         return cls(error, error.__traceback__)
 
 
-Outcome = Returned | Raised
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The item has not run to its end yet, and will run again."""
+
+
+UNFINISHED = Unfinished()
+
+Outcome = Returned | Raised | Unfinished
 
 #: Iterating these gives something else than one result per item.
 _REFUSED = (str, bytes, bytearray, memoryview)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from .items import Reason, Window
 
-__all__ = ["Decision", "Flush", "WaitUntil", "decide"]
+__all__ = ["Decision", "Flush", "Limits", "WaitUntil", "decide"]
 
 
-class Limits(Protocol):
-    """The two options the policy reads; ``BatchOptions`` has them."""
+class Limits(NamedTuple):
+    """What bounds the batches of one key."""
 
-    @property
-    def max_batch_size(self) -> int: ...
-
-    @property
-    def max_wait(self) -> float: ...
+    max_batch_size: int
+    max_wait: float
+    """Seconds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from .outcomes import Outcome, Raised
 
-__all__ = ["halves", "isolate"]
+__all__ = ["halves", "isolate", "outcomes_of"]
 
 RowT = TypeVar("RowT")
 
@@ -35,12 +35,13 @@ def isolate(
     first, second = halves(rows)
     done = run(first)
     if isinstance(done, Raised):
-        return isolate(first, done, run) + _try(second, run)
+        return isolate(first, done, run) + outcomes_of(second, run)
     if len(second) == 1:
-        return done + _try(second, run)
+        return done + outcomes_of(second, run)
     return done + isolate(second, error, run)
 
 
-def _try(rows: Sequence[RowT], run: Callable[[Sequence[RowT]], list[Outcome] | Raised]) -> list[Outcome]:
+def outcomes_of(rows: Sequence[RowT], run: Callable[[Sequence[RowT]], list[Outcome] | Raised]) -> list[Outcome]:
+    """Outcomes of rows that may raise as a whole, in order."""
     done = run(rows)
     return isolate(rows, done, run) if isinstance(done, Raised) else done

@@ -15,7 +15,7 @@ from kombu.utils.uuid import uuid
 from .._celery_internals import Context, add_autoretry_behaviour, task_stack
 from ..batch import RetryEntry
 from ..core.items import Reason
-from ..core.outcomes import Outcome, Raised
+from ..core.outcomes import Outcome, Raised, Returned
 from .item import current_item
 from .model import ModelRun
 from .plain import to_plain
@@ -83,8 +83,10 @@ class _LoneCall:
 
 
 def _unwrap(task: BatchTask, outcome: Outcome) -> Any:
-    if not isinstance(outcome, Raised):
+    if isinstance(outcome, Returned):
         return outcome.value
+    if not isinstance(outcome, Raised):
+        raise TypeError("an item that must run again has no outcome yet")
     error = outcome.error
     if isinstance(error, Retry) and getattr(error, "sig", None) is None:
         raise _retry(task, error)

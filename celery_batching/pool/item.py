@@ -77,8 +77,13 @@ class TracedItem:
         return self.task is task and self.row is None and request is not None and request.id == self.id
 
     def start(self) -> None:
-        """Trace up to the body, or to the end where the body is never reached."""
-        self._tracer.switch()
+        """Trace up to the body, or to the end where the body is never reached; one that waits there goes on waiting."""
+        if self.row is None:
+            self._tracer.switch()
+
+    def abandon(self) -> None:
+        """End the tracer where it stands, without an outcome."""
+        self._tracer.throw()
 
     def finish(self, outcome: Outcome) -> None:
         """Let the body return or raise the outcome, and trace to the end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["BatchPayload", "BatchReport", "ItemPayload", "ItemReply"]
@@ -26,6 +27,8 @@ class BatchPayload(NamedTuple):
     items: list[ItemPayload]
     soft_time_limit: float | None
     """Seconds for each run of the model, from the message, the task or the worker."""
+    hard_time_limit: float | None
+    """Seconds after which the pool kills the process; None where it kills none."""
     fast_trace: bool
     """Whether Celery's fast trace function is in use, as ``Request.execute_using_pool`` asks."""
 
@@ -42,9 +45,13 @@ class ItemReply(NamedTuple):
 class BatchReport(NamedTuple):
     """The end of one batch."""
 
-    replies: list[ItemReply]
-    """One per item, in order; empty when the setup failed."""
+    replies: list[ItemReply | None]
+    """One per item, in order, None for an item that must run again; empty when the setup failed."""
     run_s: float = 0.0
     """Seconds that ``run`` took, all its runs together."""
+    again: Sequence[list[int]] = ()
+    """Positions of the items that ran out of time, in the groups that shall run together."""
+    fitted: int | None = None
+    """After a run that ran out of memory: how many items did not."""
     setup_error: str | None = None
     """Set when ``setup`` had failed: nothing ran, and the worker has to end."""

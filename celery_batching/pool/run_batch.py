@@ -6,14 +6,16 @@ import logging
 import pickle
 
 from .._celery_internals import exception_info, find_task, trace_with_item_clock
+from ..core.outcomes import UNFINISHED
 from ..errors import SetupError
 from ..task import BatchTask
 from .item import TracedItem, item_clock, terminated_here
 from .messages import BatchPayload, BatchReport, ItemReply
 from .model import ModelRun
+from .parking import park, resumed_or_new
 from .quiet_logs import quiet_item_logs
+from .run_clock import RunClock
 from .setup import prepare
-from .soft_clock import SoftClock
 
 __all__ = ["prepare_tasks", "run_batch"]
 
@@ -29,19 +31,28 @@ def run_batch(payload: BatchPayload) -> BatchReport:
         return BatchReport([], setup_error=str(exc))
     quiet_item_logs()
     trace_with_item_clock(task, item_clock)
-    items = [TracedItem(task, item, payload) for item in payload.items]
-    clock = SoftClock(payload.soft_time_limit)
+    items = resumed_or_new(task, payload)
+    clock = RunClock(payload.soft_time_limit, payload.hard_time_limit)
     model = ModelRun(task, payload.batch_id, payload.reason, clock)
     with clock.batch():
         for item in items:  # decodes, sends prerun, stores STARTED, and stops at the body
             item.start()
         waiting = [item for item in items if item.waits]
         for item, outcome in zip(waiting, model.outcomes(waiting), strict=True):
-            item.finish(outcome)  # stores the result, calls back, sends postrun
+            if outcome is UNFINISHED:
+                park(item)
+            else:
+                item.finish(outcome)  # stores the result, calls back, sends postrun
     terminated_here.difference_update(item.id for item in items)
     for item in items:
         _warn_of_bypass(task, item)
-    return BatchReport([_sendable(item.reply) for item in items], model.seconds)
+    positions = {id(item): position for position, item in enumerate(items)}
+    return BatchReport(
+        [None if item.waits else _sendable(item.reply) for item in items],
+        model.seconds,
+        [[positions[id(row)] for row in group] for group in model.unfinished],
+        model.fitted,
+    )
 
 
 def _warn_of_bypass(task: BatchTask, item: TracedItem) -> None:

@@ -31,7 +31,7 @@ def test_the_soft_limit_interrupts_the_model(shared_worker: WorkerFixture, broke
     assert 4 == limited.delay(2).get(timeout=10)
 
 
-def test_each_part_of_a_split_has_a_fresh_soft_clock(shared_worker: WorkerFixture) -> None:
+def test_each_part_of_a_split_has_a_fresh_run_clock(shared_worker: WorkerFixture) -> None:
     """Runs that exceed the soft limit together, but none alone, cost only the bad item its result (case 53)."""
     worker = shared_worker("control")
     limited = worker.task("soft_limited")

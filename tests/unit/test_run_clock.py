@@ -1,4 +1,4 @@
-"""pool/soft_clock: the pool signals once per job, and yet every run has its own limit."""
+"""pool/run_clock: the pool signals once per job, and yet every run has its own limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
-from celery_batching.pool.soft_clock import SoftClock
+from celery_batching.pool.run_clock import RunClock
 
 #: Seconds; what stays below it is "at once", what waits for a signal waits at most this long.
 LONG_S = 10.0
@@ -27,7 +27,7 @@ def wait_for_a_signal() -> None:
 
 def test_a_run_that_exceeds_its_limit_is_interrupted() -> None:
     """When the clock of the job strikes a run that has used its time up, the exception is raised at once."""
-    clock = SoftClock(0.001)
+    clock = RunClock(0.001)
     with clock.batch(), pytest.raises(SoftTimeLimitExceeded), clock.run():
         busy_until(time.monotonic() + 0.002)
         strike()
@@ -35,7 +35,7 @@ def test_a_run_that_exceeds_its_limit_is_interrupted() -> None:
 
 def test_a_fresh_run_gets_the_rest_of_its_own_time() -> None:
     """Struck by the clock of the job, a run that has just begun goes on until its own limit."""
-    clock = SoftClock(0.05)
+    clock = RunClock(0.05)
     with clock.batch(), pytest.raises(SoftTimeLimitExceeded), clock.run():
         started = time.monotonic()
         strike()
@@ -47,7 +47,7 @@ def test_a_fresh_run_gets_the_rest_of_its_own_time() -> None:
 
 def test_later_runs_have_clocks_of_their_own() -> None:
     """The pool signals once only; the runs after that are limited all the same."""
-    clock = SoftClock(0.05)
+    clock = RunClock(0.05)
     with clock.batch():
         strike()
         for _ in range(2):
@@ -57,7 +57,7 @@ def test_later_runs_have_clocks_of_their_own() -> None:
 
 def test_nothing_is_raised_between_runs() -> None:
     """While results are stored no limit strikes, neither the pool's nor one left from a run."""
-    clock = SoftClock(0.01)
+    clock = RunClock(0.01)
     with clock.batch():
         strike()
         with clock.run():
@@ -68,7 +68,7 @@ def test_nothing_is_raised_between_runs() -> None:
 def test_the_handlers_of_the_process_come_back() -> None:
     """After the batch the pool's own handler is in place again, for tasks that are not batched."""
     before = signal.getsignal(signal.SIGUSR1), signal.getsignal(signal.SIGALRM)
-    with SoftClock(1.0).batch():
+    with RunClock(1.0).batch():
         pass
 
     assert before == (signal.getsignal(signal.SIGUSR1), signal.getsignal(signal.SIGALRM))
@@ -80,7 +80,7 @@ def test_other_threads_and_unlimited_batches_touch_no_handler() -> None:
     seen = []
 
     def batch(limit: float | None) -> None:
-        with SoftClock(limit).batch():
+        with RunClock(limit).batch():
             seen.append(signal.getsignal(signal.SIGUSR1))
 
     thread = threading.Thread(target=batch, args=(1.0,))

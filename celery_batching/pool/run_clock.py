@@ -1,9 +1,12 @@
-"""The soft time limit, counted for each run of the model and not for the batch as a whole.
+"""The time limits, counted for each run of the model and not for the batch as a whole.
 
 The pool starts one clock for a job and signals once. A batch that is split runs the model
 several times in that job, so the signal is only taken as a hint: the run it falls into gets the
 rest of its own time first, further runs have a clock of their own, and between runs, while
 results are stored, nothing is raised.
+
+The pool's hard limit kills the process and cannot be moved from in here. A further run that might
+not end before it is not begun: its items go back to the main process, for a job of their own.
 """
 
 from __future__ import annotations
@@ -19,21 +22,26 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from .._celery_internals import SIG_SOFT_TIMEOUT
 
-__all__ = ["SoftClock"]
+__all__ = ["RunClock"]
+
+#: How much of the hard limit is used: the pool started its clock somewhat earlier.
+HARD_SHARE = 0.9
 
 #: Seconds of its limit that a run may still have and yet be taken for out of time.
 SLACK_S = 0.005
 
 
-class SoftClock:
-    """Raises SoftTimeLimitExceeded in a run that exceeds the limit.
+class RunClock:
+    """Raises SoftTimeLimitExceeded in a run that exceeds the soft limit, and tells how near the hard one is.
 
     Args:
-        limit_s: seconds for each run; None for no limit.
+        limit_s: the soft limit, in seconds for each run; None for none.
+        hard_limit_s: the hard limit, in seconds from now on; None for none.
     """
 
-    def __init__(self, limit_s: float | None) -> None:
+    def __init__(self, limit_s: float | None, hard_limit_s: float | None = None) -> None:
         self._limit_s = limit_s
+        self._end = None if hard_limit_s is None else time.monotonic() + hard_limit_s * HARD_SHARE
         self._started: float | None = None
         self._job_clock_struck = False
 
@@ -66,6 +74,10 @@ class SoftClock:
             self._started = None
             if self._job_clock_struck:
                 self._ring_in(0.0)
+
+    def has_time_for(self, seconds: float) -> bool:
+        """Whether a run may begin that takes so long, or as long as the soft limit allows."""
+        return self._end is None or time.monotonic() + (self._limit_s or seconds) <= self._end
 
     def _on_job_clock(self, number: int, frame: Any) -> None:  # noqa: ARG002
         self._job_clock_struck = True
