@@ -59,6 +59,7 @@ __all__ = [
     "exception_info",
     "exit_status",
     "find_task",
+    "forget_request",
     "forks",
     "in_loop_thread",
     "is_cancelled",
@@ -318,3 +319,12 @@ def on_escape(job: Any, tell: Callable[[BaseException], None]) -> None:
 def is_cancelled(request: Any) -> bool:
     """Whether the request has already got its end by remote control or a lost connection."""
     return bool(request._already_revoked or request._already_cancelled)
+
+
+def forget_request(request: Any, other: Any) -> None:
+    """Take a received request out of the worker's books; its id stands for the other, if any."""
+    worker_state.reserved_requests.discard(request)
+    if other is None:
+        worker_state.requests.pop(request.id, None)
+    else:
+        worker_state.requests[request.id] = other

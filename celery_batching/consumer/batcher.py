@@ -23,6 +23,7 @@ from ..core.policy import Flush, Limits, WaitUntil, decide
 from ..pool.messages import BatchReport
 from .alarm import Alarm
 from .dispatch import send_to_pool
+from .holdings import Holdings
 from .intake import key_of, task_of
 from .reruns import Reruns
 from .settle import RunningBatch
@@ -64,6 +65,7 @@ class Batcher:
         self._lock = threading.RLock()
         self._buffer: Buffer[Any] = Buffer()
         self._reruns = Reruns()
+        self._holdings = Holdings()
         self._ceilings = Ceilings()
         self._running: dict[str, RunningBatch] = {}
         self._open = False
@@ -93,14 +95,16 @@ class Batcher:
             self._reruns.clear()
             for batch in [batch for batch in self._running.values() if is_discarded(batch.job)]:
                 del self._running[batch.id]  # its end will never be told, and its items come again
+            self._holdings.lose_channel(request for batch in self._running.values() for request in batch.requests)
 
     def add(self, item: Item[Any]) -> None:
         """Take a waiting item in; a batch may leave at once."""
         with self._lock:
-            self._buffer.add(item)
-            if self._moments_to_quiet:
-                self._moments_to_quiet = QUIET_MOMENTS
-            self._evaluate()
+            if self._holdings.take_in(item.payload):
+                self._buffer.add(item)
+                if self._moments_to_quiet:
+                    self._moments_to_quiet = QUIET_MOMENTS
+                self._evaluate()
 
     def read_backlog_first(self) -> None:
         """Something has run in the loop's thread (solo pool): what came meanwhile is still to be read."""
@@ -166,7 +170,7 @@ class Batcher:
 
     def _next_batch(self) -> RunningBatch | None:
         while (part := self._reruns.pop()) is not None:
-            part.rows = [request for request in part.rows if not self._revoked(request)]
+            part.rows = [request for request in part.rows if not self._leaves(request)]
             if part.rows:  # else remote control ended all of them meanwhile
                 return RunningBatch(uuid(), part.rows[0].task, part, Reason.SPLIT, 0.0)
         while True:
@@ -184,9 +188,16 @@ class Batcher:
         """Up to ``size`` items, those left out that were revoked or have expired while they waited."""
         items: list[Item[Any]] = []
         while len(items) < size and (item := self._buffer.pop(key, now)) is not None:
-            if not self._revoked(item.payload):
+            if not self._leaves(item.payload):
                 items.append(item)
         return items
+
+    def _leaves(self, request: Any) -> bool:
+        """Whether the item is left out, since it was revoked or has expired."""
+        if not self._revoked(request):
+            return False
+        self._holdings.release([request])
+        return True
 
     @staticmethod
     def _revoked(request: Any) -> bool:
@@ -226,19 +237,29 @@ class Batcher:
             self._on_setup_error(report.setup_error)
             return
         with self._lock:
-            self._reruns.add(batch.unfinished(report))
+            again = batch.unfinished(report)
+            self._reruns.add(again)
             self._reruns.accuse(batch.part.sibling)
             self._learn(batch, report)
         # The next batch leaves first: settling costs time in which the model would wait.
         self._end(batch)
         batch.report(report)
+        self._release(batch, again)
 
     def _on_lost(self, batch: RunningBatch, info: Any) -> None:
         with self._lock:
-            self._reruns.add(batch.lost(info))
+            again = batch.lost(info)
+            self._reruns.add(again)
+            self._release(batch, again)
             if batch.part.search.exhausted:
-                self._reruns.give_up(batch.part.search)
+                self._holdings.release(self._reruns.give_up(batch.part.search))
             self._end(batch)
+
+    def _release(self, batch: RunningBatch, again: list[Part[Any]]) -> None:
+        """The items of a batch have ended, but for those that run again."""
+        stay = {id(request) for part in again for request in part.rows}
+        with self._lock:
+            self._holdings.release(request for request in batch.requests if id(request) not in stay)
 
     def _learn(self, batch: RunningBatch, report: BatchReport) -> None:
         """Remember what fits into memory."""

@@ -149,6 +149,7 @@ class BatchingStep(bootsteps.StartStopStep):
         try:
             if request.task.name not in self._served:  # sent to this queue by the caller alone
                 self._serve([request.task])
+                self._reaper.start()
             item = to_item(request, time.monotonic(), self._high_priority_first)
         except Exception as exc:
             _fail(request, exc)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from .._celery_internals import Request, signal_number
@@ -12,9 +13,54 @@ __all__ = ["BatchRequest"]
 
 
 class BatchRequest(Request):
-    """A request that may run again after the loss of its batch, and be terminated where nothing can be killed."""
+    """A request that may run again after the loss of its batch, stand for several deliveries of its item,
+    and be terminated where nothing can be killed.
+    """
 
-    _started = False
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._started = False
+        #: How to acknowledge and to reject each message that has brought this item and whose channel lives.
+        self._deliveries: list[tuple[Any, Any]] = [(self._on_ack, self._on_reject)]  # type: ignore[has-type]
+        self._on_ack, self._on_reject = self._acknowledge_all, self._reject_all
+        #: The end that no message could be told.
+        self._untold: Callable[[BatchRequest], bool] | None = None
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for two messages that ask for the same run: a retry or a replacement has the same id only."""
+        headers = self.request_dict
+        return self.id, headers.get("retries") or 0, headers.get("replaced_task_nesting") or 0
+
+    def join(self, other: BatchRequest) -> bool:
+        """Let another message of the same item have its end with this one; whether it has, or will have."""
+        if not self.acknowledged:
+            self._deliveries += other._deliveries
+            return True
+        if self._untold is None:  # acknowledged before it ran
+            other.acknowledge()
+            return True
+        return self._untold(other)
+
+    def disown(self) -> None:
+        """The channel of its messages is dead: nothing is told to it, and the broker gives them out again."""
+        self._deliveries = []
+
+    def _acknowledge_all(self, *how: Any) -> None:
+        if not self._deliveries:
+            self._untold = _acknowledge
+        for on_ack, _ in self._deliveries:
+            on_ack(*how)
+
+    def _reject_all(self, logger: Any, errors: Any, requeue: bool = False) -> None:
+        """One message is rejected, or put back; the others say no more than that one and go."""
+        if not self._deliveries:
+            self._untold = _run_again if requeue else _reject
+        for number, (on_ack, on_reject) in enumerate(self._deliveries):
+            if number == 0:
+                on_reject(logger, errors, requeue)
+            else:
+                on_ack(logger, errors)
 
     def on_accepted(self, pid: Any, time_accepted: float) -> None:
         """Announce the start, once, also when the item runs again in a fresh process."""
@@ -43,3 +89,18 @@ class BatchRequest(Request):
         except NotImplementedError:
             terminated_here.add(self.id)
             self._announce_revoked("terminated", True, signal_number(signal), False)  # type: ignore[attr-defined]
+
+
+def _acknowledge(other: BatchRequest) -> bool:
+    other.acknowledge()
+    return True
+
+
+def _reject(other: BatchRequest) -> bool:
+    other.reject(requeue=False)
+    return True
+
+
+def _run_again(other: BatchRequest) -> bool:  # noqa: ARG001
+    """It was to be put back, and here it is: a new item."""
+    return False

@@ -37,11 +37,13 @@ class Reruns:
             for half in reversed(part.halves()):
                 self._parts.insert(position, half)
 
-    def give_up(self, search: Search) -> None:
-        """Fail whatever is left of a batch that has cost too many processes."""
-        for part in [part for part in self._parts if part.search is search]:
+    def give_up(self, search: Search) -> list[Any]:
+        """Fail whatever is left of a batch that has cost too many processes; what that was."""
+        parts = [part for part in self._parts if part.search is search]
+        for part in parts:
             self._parts.remove(part)
             give_up(part.rows, search)
+        return [request for part in parts for request in part.rows]
 
     def clear(self) -> None:
         """Forget all parts."""

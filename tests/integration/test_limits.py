@@ -64,6 +64,23 @@ def test_the_hard_limit_ends_only_the_item_that_is_stuck(shared_worker: WorkerFi
     assert 6 == limited.delay(3).get(timeout=10)
 
 
+@pytest.mark.parametrize("slow", [0, 5])
+def test_a_hard_limit_beside_the_soft_one_costs_no_process(shared_worker: WorkerFixture, slow: int) -> None:
+    """Parts for which the hard limit leaves no time get a clock of their own instead of being killed (case 53)."""
+    worker = shared_worker("faulty")
+    limited = worker.task("limited")
+
+    with busy(worker, limited):
+        items = [limited.delay(-1 if x == slow else x) for x in range(8)]
+        wait_for_waiting(worker, 8)
+
+    with pytest.raises(SoftTimeLimitExceeded):
+        items[slow].get(timeout=30)
+    assert [2 * x for x in range(8) if x != slow] == [items[x].get(timeout=30) for x in range(8) if x != slow]
+    assert 1 == len({entry["pid"] for entry in worker.journal.entries("run")})
+    assert "again" in worker.log()
+
+
 def test_limits_of_the_message_are_kept(shared_worker: WorkerFixture) -> None:
     """A soft limit given by the caller holds for its item, and items with other limits run apart (case 53)."""
     worker = shared_worker("control")
