@@ -35,14 +35,13 @@ test: $(VENV)/.test ## Run the test suite (WITH_CELERY=5.6.3, PYTEST_ARGS=...)
 	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),tests/unit tests/integration)
 	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 tests/acceptance)  # hundreds of callers: alone on the machine
 
-# Run in a copy without the package's source, which would be imported in place of the wheel.
-test-wheel: $(VENV)/.lint .venv-wheel/.torch ## Build the wheel and run the acceptance tests against it
+# Run in a copy without the package's source, so that the wheel's is imported: it comes first on the path.
+test-wheel: $(VENV)/.lint ## Build the wheel and run the acceptance tests against it
 	rm -rf build
 	$(BIN)/python -m build --wheel --outdir build
+	$(BIN)/pip install -qq --no-deps --target build/wheel build/*.whl
 	cp -R tests example_project pyproject.toml build
-	.venv-wheel/bin/pip uninstall -qq --yes celery-batching
-	.venv-wheel/bin/pip install -qq "$$(echo build/*.whl)[test]" $(CELERY)
-	cd build && ../.venv-wheel/bin/python -m pytest -n 0 tests/acceptance $(PYTEST_ARGS)
+	cd build && PYTHONPATH=$(CURDIR)/build/wheel ../$(BIN)/python -m pytest -n 0 tests/acceptance $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint ## Check style and types
 	$(BIN)/ruff check

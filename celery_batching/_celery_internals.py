@@ -5,6 +5,7 @@ Checked on Celery 5.6.3 and 5.7.0 with kombu 5.7.0 and billiard 4.3.2.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -154,7 +155,10 @@ def success_line(record: logging.LogRecord, task_id: str) -> bool:
 
 
 def exception_info(exc: BaseException) -> ExceptionInfo:
-    """What Celery sends around in place of a raised exception."""
+    """What Celery sends around in place of a raised exception; one that was not raised yet is raised here."""
+    if exc.__traceback__ is None:
+        with contextlib.suppress(type(exc)):
+            raise exc
     return ExceptionInfo((type(exc), exc, exc.__traceback__))
 
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from celery import Task
@@ -43,6 +43,8 @@ class BatchTask(_Task):
         max_wait: seconds the oldest item may wait for company while the worker is free
             (default 0).
         on_error: ``"split"`` (default) or ``"fail"``: what to do when ``run`` raises.
+        oom_errors: exception classes, or their full names, that mean "out of memory", beside
+            torch's and MemoryError.
 
     Raises:
         OptionError: where the class is defined, for an option with a bad value or name.
@@ -57,6 +59,7 @@ class BatchTask(_Task):
     max_batch_size: int | None = None
     max_wait: float | None = None
     on_error: str | None = None
+    oom_errors: Iterable[type[BaseException] | str] | None = None
 
     #: The columns of ``run``; set for each class that has one.
     columns: ClassVar[Columns]

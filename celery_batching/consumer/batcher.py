@@ -48,6 +48,7 @@ class Batcher:
         consumer: Celery's consumer, for its app, pool and timer.
         slots: how to get room in the pool.
         hand_over: runs a function in the thread of the event loop, in order.
+        on_accepted: called when a pool process has begun with a batch.
         on_setup_error: called with the message when a pool process cannot set a task up.
     """
 
@@ -56,11 +57,13 @@ class Batcher:
         consumer: Any,
         slots: Slots,
         hand_over: Callable[[Callable[[], None]], None],
+        on_accepted: Callable[[], None],
         on_setup_error: Callable[[str], None],
     ) -> None:
         self._consumer = consumer
         self._slots = slots
         self._hand_over = hand_over
+        self._on_accepted = on_accepted
         self._on_setup_error = on_setup_error
         self._lock = threading.RLock()
         self._buffer: Buffer[Any] = Buffer()
@@ -221,6 +224,7 @@ class Batcher:
                 batch,
                 self._consumer,
                 self._hand_over,
+                on_accepted=self._on_accepted,
                 on_report=functools.partial(self._on_report, batch),
                 on_lost=functools.partial(self._on_lost, batch),
             )

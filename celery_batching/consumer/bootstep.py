@@ -52,9 +52,11 @@ class BatchingStep(bootsteps.StartStopStep):
         self._started = False
         self._prepared = False
         self._high_priority_first = False
-        self._batcher = Batcher(consumer, slots_of(consumer.controller), self._hand_over, self._on_setup_error)
-        self._prefetch = Prefetch(consumer)
         self._reaper = Reaper(consumer, 60, self._on_too_many_deaths)
+        self._batcher = Batcher(
+            consumer, slots_of(consumer.controller), self._hand_over, self._reaper.has_worked, self._on_setup_error
+        )
+        self._prefetch = Prefetch(consumer)
         self._served: set[str] = set()
         self._serve(consumed_tasks(consumer.app))
         refuse_bad_messages(consumer)

@@ -23,11 +23,13 @@ def send_to_pool(
     batch: RunningBatch,
     consumer: Any,
     hand_over: HandOver,
+    on_accepted: Callable[[], None],
     on_report: Callable[[Any], None],
     on_lost: Callable[[Any], None],
 ) -> None:
     """Send the batch; exactly one of ``on_report`` and ``on_lost`` is called, in the event loop's thread.
 
+    ``on_accepted`` may be called before.
     ``on_lost`` gets the ExceptionInfo with which the pool gave the batch up.
 
     Raises:
@@ -38,6 +40,10 @@ def send_to_pool(
     hard = message_hard or batch.task.time_limit or consumer.controller.time_limit
     soft = message_soft or batch.task.soft_time_limit or consumer.controller.soft_time_limit
 
+    def accepted(pid: int, at: float) -> None:
+        on_accepted()
+        batch.accepted(pid, at)
+
     def on_timeout(soft: bool, timeout: float) -> None:
         if soft:  # a hard one comes as the loss of the batch
             hand_over(lambda: batch.soft_timeout(timeout))
@@ -45,7 +51,7 @@ def send_to_pool(
     job = consumer.pool.apply_async(
         run_batch,
         args=(_payload(batch, consumer, soft, hard),),
-        accept_callback=lambda pid, at: hand_over(lambda: batch.accepted(pid, at)),
+        accept_callback=lambda pid, at: hand_over(lambda: accepted(pid, at)),
         timeout_callback=on_timeout,
         callback=lambda report: hand_over(lambda: on_report(report)),
         error_callback=lambda info, **_: hand_over(lambda: on_lost(info)),

@@ -44,6 +44,10 @@ class Reaper:
             self._timer.cancel()
             self._timer = None
 
+    def has_worked(self) -> None:
+        """A process has begun with a batch, so its setup was done, whether a look saw it in time or not."""
+        self._deaths.came_up()
+
     def _look(self) -> None:
         reap(self._consumer.pool)
         now_known = pool_processes(self._consumer.pool)

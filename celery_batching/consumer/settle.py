@@ -108,6 +108,7 @@ class RunningBatch:
         ended = [request for request in self.requests if is_cancelled(request)]
         for request in ended:
             _guarded(request, partial(request.on_failure, info))
+        self.part.search.restarts += not ended
         if not isinstance(exc, _LOST) or len(self.requests) == 1:
             for request in rest:
                 self._fail(request, info, exc)
@@ -116,7 +117,6 @@ class RunningBatch:
             request.await_rerun()
         if ended:
             return [self.part.again(rest)] if rest else []
-        self.part.search.restarts += 1
         if self.part.search.exhausted:
             give_up(rest, self.part.search)
             return []
