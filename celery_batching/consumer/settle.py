@@ -5,7 +5,6 @@ own request, once, from the one report of the batch or from its loss.
 from __future__ import annotations
 
 import logging
-import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from .._celery_internals import (
     WorkerLostError,
     exception_info,
     is_cancelled,
+    let_terminate,
     raised,
     shielded,
 )
@@ -59,9 +59,8 @@ class RunningBatch:
     def sent(self, job: Any) -> None:
         """The pool has the batch; what it gave for it lets Celery terminate an item."""
         self.job = job
-        if hasattr(job, "terminate"):
-            for request in self.requests:
-                request._apply_result = weakref.ref(job)
+        for request in self.requests:
+            let_terminate(request, job)
 
     def accepted(self, pid: int, time_accepted: float) -> None:
         """The pool process ``pid`` has taken the batch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .._celery_internals import is_solo
+from .._celery_internals import acquire_slot, has_semaphore, is_solo, release_slot
 
 __all__ = ["Slots", "slots_of"]
 
@@ -36,10 +36,10 @@ class SemaphoreSlots:
         self._worker = worker
 
     def claim(self, use: Callable[[], None]) -> None:
-        self._worker._quick_acquire(use)
+        acquire_slot(self._worker, use)
 
     def give_back(self) -> None:
-        self._worker._quick_release()
+        release_slot(self._worker)
 
 
 class CountedSlots:
@@ -57,6 +57,6 @@ class CountedSlots:
 
 def slots_of(worker: Any) -> Slots:
     """The slots of the worker's pool."""
-    if worker.process_task == worker._process_task_sem:
+    if has_semaphore(worker):
         return SemaphoreSlots(worker)
     return CountedSlots(block_the_loop=is_solo(worker.pool))

@@ -60,4 +60,4 @@ def payload_of(app: Celery, items: list[int]) -> BatchPayload:
         content_type, encoding, body = dumps(message.body, serializer="json")
         request = {**message.headers, "delivery_info": {}, "reply_to": None, "correlation_id": message.headers["id"]}
         payloads.append(ItemPayload(message.headers["id"], request, body, content_type, encoding))
-    return BatchPayload("released.double", uuid(), "full", payloads, None, False)
+    return BatchPayload("released.double", uuid(), "full", payloads, None, None, False)

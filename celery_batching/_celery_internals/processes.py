@@ -1,0 +1,99 @@
+"""The pool and its processes, seen from the main process and from inside."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from billiard.common import human_status
+from billiard.pool import EX_OK, EX_RECYCLE, SIG_SOFT_TIMEOUT
+from billiard.process import current_process
+from celery.concurrency.prefork import TaskPool as PreforkPool
+from celery.concurrency.solo import TaskPool as SoloPool
+
+__all__ = [
+    "SIG_SOFT_TIMEOUT",
+    "PoolProcess",
+    "PreforkPool",
+    "exit_status",
+    "forks",
+    "is_discarded",
+    "is_solo",
+    "loaded_torch",
+    "on_escape",
+    "pool_process_index",
+    "pool_processes",
+    "reap",
+]
+
+
+def pool_process_index() -> int:
+    """The index of this pool process among its siblings; 0 where there is only one."""
+    return int(getattr(current_process(), "index", 0) or 0)
+
+
+#: One process of a prefork pool.
+PoolProcess = Any
+
+
+def pool_processes(pool: Any) -> dict[PoolProcess, bool]:
+    """The processes of a prefork pool on an event loop, and whether each has finished its setup; else nothing."""
+    processes = getattr(pool, "_pool", None)
+    starting = getattr(processes, "_waiting_to_start", None)
+    if processes is None or starting is None:
+        return {}
+    return {process: process not in starting for process in processes._pool}
+
+
+def reap(pool: Any) -> None:
+    """Let the pool look for ended processes now: their jobs are told, and others started."""
+    pool._pool.maintain_pool()
+
+
+def exit_status(process: PoolProcess) -> str | None:
+    """How a process died, for people; None if it ended in order, was recycled or terminated by the pool's owner."""
+    code = process.exitcode
+    if code in (None, EX_OK, EX_RECYCLE) or process._controlled_termination:
+        return None
+    return str(human_status(code))
+
+
+def loaded_torch() -> Any:
+    """The torch module if something in this process imported it."""
+    return sys.modules.get("torch")
+
+
+def is_solo(pool: Any) -> bool:
+    """Whether the pool runs its jobs in the thread of the event loop."""
+    return isinstance(pool, SoloPool)
+
+
+def forks(worker: Any) -> bool:
+    """Whether the worker starts its pool processes by fork."""
+    return getattr(worker, "pool_start_method", "fork") in (None, "fork")
+
+
+def is_discarded(job: Any) -> bool:
+    """Whether the pool has dropped a job it had not accepted yet.
+
+    AsynPool does so when the connection is lost, without a word to the job's callbacks.
+    """
+    cache = getattr(job, "_cache", None)
+    return cache is not None and job._job not in cache and not job.ready()
+
+
+def on_escape(job: Any, tell: Callable[[BaseException], None]) -> None:
+    """Tell of what flies past the callbacks of the threads pool, into a future that nobody reads.
+
+    A future that is cancelled at shutdown never ran: its messages go back by themselves.
+    """
+    future = getattr(job, "f", None)
+    if future is None:
+        return
+
+    def look(future: Any) -> None:
+        if not future.cancelled() and (exc := future.exception()) is not None:
+            tell(exc)
+
+    future.add_done_callback(look)

@@ -1,0 +1,114 @@
+"""The worker's main process: its requests, its books, its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import celery
+from billiard.common import TERM_SIGNAME
+from celery import platforms
+from celery.platforms import EX_FAILURE
+from celery.utils.objects import Bunch
+from celery.worker import state as worker_state
+from celery.worker.request import Request
+from celery.worker.strategy import default as default_strategy
+
+__all__ = [
+    "HARD_LIMIT_CLOSES_IN_ON_TIMEOUT",
+    "Bunch",
+    "Request",
+    "acquire_slot",
+    "default_strategy",
+    "end_worker",
+    "forget_request",
+    "has_semaphore",
+    "in_loop_thread",
+    "is_cancelled",
+    "is_stopping",
+    "let_terminate",
+    "release_slot",
+    "signal_number",
+    "task_queue",
+]
+
+
+logger = logging.getLogger(__name__)
+
+
+#: From 5.7 on, ``Request.on_timeout`` closes an item by itself (hook, signal, event); before, only
+#: ``on_failure`` sends the event.
+HARD_LIMIT_CLOSES_IN_ON_TIMEOUT = celery.VERSION >= (5, 7)
+
+
+def in_loop_thread(hub: Any) -> bool:
+    """Whether the caller runs in the thread of kombu's event loop."""
+    return hub is None or hub._loop_thread in (None, threading.get_ident())
+
+
+def task_queue(task: Any) -> str | None:
+    """The queue a plain ``.delay()`` of the task goes to; None where the routing depends on the call."""
+    app = task.app
+    try:
+        route = app.amqp.router.route(dict(task._get_exec_options()), task.name, (), {}, task_type=task)
+    except Exception:  # a router of the user's own that wants a real call
+        logger.debug("Cannot tell the queue of %s without a call", task.name, exc_info=True)
+        return None
+    queue: Any = route.get("queue")
+    name: str | None = getattr(queue, "name", queue)
+    return name
+
+
+def signal_number(signal: Any) -> int:
+    """The number of a signal that remote control named."""
+    return int(platforms.signals.signum(signal or TERM_SIGNAME))
+
+
+def is_stopping() -> bool:
+    """Whether somebody asked the worker to stop; a status of 0 asks too."""
+    return any(
+        flag is not None and flag is not False for flag in (worker_state.should_stop, worker_state.should_terminate)
+    )
+
+
+def end_worker() -> None:
+    """End the worker with a failure status as soon as its loop comes round."""
+    worker_state.should_stop = EX_FAILURE  # type: ignore[assignment]  # the stubs know its default only
+
+
+def is_cancelled(request: Any) -> bool:
+    """Whether the request has already got its end by remote control or a lost connection."""
+    return bool(request._already_revoked or request._already_cancelled)
+
+
+def forget_request(request: Any, other: Any) -> None:
+    """Take a received request out of the worker's books; its id stands for the other, if any."""
+    worker_state.reserved_requests.discard(request)
+    if other is None:
+        worker_state.requests.pop(request.id, None)
+    else:
+        worker_state.requests[request.id] = other
+
+
+def has_semaphore(worker: Any) -> bool:
+    """Whether the worker counts the slots of its pool, as it does for prefork on an event loop."""
+    return bool(worker.process_task == worker._process_task_sem)
+
+
+def acquire_slot(worker: Any, use: Callable[[], None]) -> None:
+    """Call ``use`` when a slot is free; the pool releases it when a job ends."""
+    worker._quick_acquire(use)
+
+
+def release_slot(worker: Any) -> None:
+    """Give back a slot that no job was started for."""
+    worker._quick_release()
+
+
+def let_terminate(request: Any, job: Any) -> None:
+    """Let remote control terminate the request by way of the job, where the pool can terminate one."""
+    if hasattr(job, "terminate"):
+        request._apply_result = weakref.ref(job)
