@@ -22,6 +22,7 @@ from .._celery_internals import (
 from ..pool.run_batch import prepare_tasks
 from ..task import BatchTask
 from .batcher import Batcher
+from .connection import lease_connections
 from .intake import to_item
 from .prefetch import Prefetch
 from .refusal import refuse_bad_messages
@@ -54,7 +55,10 @@ class BatchingStep(bootsteps.StartStopStep):
         self._batcher = Batcher(consumer, slots_of(consumer.controller), self._hand_over, self._on_setup_error)
         self._prefetch = Prefetch(consumer)
         self._served: set[str] = set()
-        self._serve(consumed_tasks(consumer.app))
+        tasks = consumed_tasks(consumer.app)
+        self._serve(tasks)
+        if tasks:
+            lease_connections(consumer)
         refuse_bad_messages(consumer)
         self._wrap(consumer)
 
