@@ -13,8 +13,6 @@ import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from typing_extensions import Self
-
 from .errors import OptionError
 
 __all__ = ["BatchOptions", "WorkerOptions"]
@@ -69,12 +67,12 @@ class _Options:
             object.__setattr__(self, field.name, value)
 
     @classmethod
-    def resolve(
-        cls,
+    def resolve(  # noqa: PYI019 - typing.Self needs Python 3.11
+        cls: type[OptionsT],
         declared: Mapping[str, object],
         environ: Mapping[str, str],
         settings: Mapping[str, object],
-    ) -> Self:
+    ) -> OptionsT:
         """Merge the three sources; ``None`` in a declaration or setting means "not given"."""
         names = [*option_names(), *worker_option_names()]
         refuse_misspelt(environ, ENVIRONMENT_PREFIX, "environment variable", names)

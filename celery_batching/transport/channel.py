@@ -110,7 +110,7 @@ class Leased(_Base):  # type: ignore[misc]
             self._room(),
             [self._keys.of(key) for key in self._asked],
             len(queues),
-            isinstance(self._queue_cycle, round_robin_cycle),
+            type(self._queue_cycle).rotate is round_robin_cycle.rotate,  # the others inherit from it
         )
         connection = self.client.connection
         self._asking.send(connection, question)
