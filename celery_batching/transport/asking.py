@@ -55,13 +55,14 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a pop brought: the number of its list with each text."""
+    """What a pop brought; ``lists`` of the question are counted from 0."""
 
     lost: bool
     """Whether the holder has no lease any more."""
-    messages: list[tuple[int, bytes]]
+    messages: list[tuple[int, bytes, bytes]]
+    """The list, the tag and the text of each."""
     junk: list[tuple[int, bytes]]
-    """What is no message, and is on the list no more."""
+    """The list and the text of what is no message, and is on the list no more."""
 
 
 class Asking:
@@ -147,8 +148,5 @@ def _answer(reply: list[Any]) -> Answer:
     if not reply[0]:
         return Answer(lost=True, messages=[], junk=[])
     _, taken, junk = reply
-    return Answer(False, _pairs(taken), _pairs(junk))
-
-
-def _pairs(flat: list[Any]) -> list[tuple[int, bytes]]:
-    return list(zip(flat[::2], flat[1::2], strict=True))
+    messages = zip(taken[::3], taken[1::3], taken[2::3], strict=True)
+    return Answer(False, list(messages), list(zip(junk[::2], junk[1::2], strict=True)))

@@ -44,6 +44,20 @@ class LeaseLostError(redis.ConnectionError):
     """The worker stood still for too long; what it held is another's. It must connect again."""
 
 
+class BadMessageError(ValueError):
+    """What a list holds looked like a message, and cannot be made one."""
+
+
+class Message(virtual_channel.Message):  # type: ignore[misc]
+    """kombu's, whose constructor lets any error of a malformed message fly into the event loop."""
+
+    def __init__(self, payload: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            super().__init__(payload, *args, **kwargs)
+        except Exception as exc:  # of its structure, of the encoding of its body
+            raise BadMessageError(repr(exc)) from exc
+
+
 @dataclasses.dataclass
 class Pushes:
     """Stands in for the pipeline to which kombu gives the message it puts back."""
@@ -70,6 +84,7 @@ class Leased(_Base):  # type: ignore[misc]
     """
 
     QoS = QoS
+    Message = Message
 
     _in_poll: Any
     _brpop_sent_at: Any
@@ -79,7 +94,7 @@ class Leased(_Base):  # type: ignore[misc]
         self.lease: Any = None
         self._thread = threading.local()
         self._no_ack: set[str] = set()
-        self._arrived: deque[tuple[str, bytes]] = deque()
+        self._arrived: deque[tuple[str, str, bytes]] = deque()
         self._asked: Sequence[str] = ()
         super().__init__(*args, **kwargs)
         self._keys = Keys(prefix=self.global_keyprefix, unacked=self.unacked_key, index=self.unacked_index_key)
@@ -91,7 +106,7 @@ class Leased(_Base):  # type: ignore[misc]
     def wake(self) -> None:
         """Before each look of the poller: go on with the conversation where nothing else makes it go on."""
         if self.lease is not None and self.lease.lost:
-            raise LeaseLostError(f"{self.lease.holder} was declared dead")
+            self._give_up()
         if self._in_poll and self.qos.can_consume():
             self._deliver_arrived()
             if self._asking.is_due(self.brpop_timeout or 1):
@@ -129,16 +144,21 @@ class Leased(_Base):  # type: ignore[misc]
         if answer is None:
             raise Empty
         if answer.lost:
-            raise LeaseLostError(f"{self.lease.holder} was declared dead")
-        self._report_junk(answer.junk)
+            self._give_up()
+        for number, raw in answer.junk:
+            _report_junk(self._asked[number], raw)
         if not answer.messages:
             raise Empty
-        for number, raw in answer.messages:
+        for number, tag, raw in answer.messages:
             queue = self._asked[number].rsplit(self.sep, 1)[0]
             self._queue_cycle.rotate(queue)
-            self._arrived.append((queue, raw))
+            self._arrived.append((queue, tag.decode(), raw))
         self._deliver_arrived()
         return True
+
+    def _give_up(self) -> None:
+        logger.warning("%s was declared dead: what it held has gone back to its queues", self.lease.holder)
+        raise LeaseLostError(f"{self.lease.holder} was declared dead")
 
     def _room(self) -> int:
         # Celery puts a count of its own there (worker_disable_prefetch), which each message changes.
@@ -152,26 +172,18 @@ class Leased(_Base):  # type: ignore[misc]
         while self._arrived:
             self._deliver(*self._arrived.popleft())
 
-    def _deliver(self, queue: str, raw: bytes) -> None:
-        try:
-            message = json.loads(raw)
-            tag = str(message["properties"]["delivery_tag"])
-        except (ValueError, LookupError, TypeError):
-            # It looked like one to the script; the record must not keep what nobody can read.
-            self._report_junk([(self._asked.index(queue) if queue in self._asked else 0, raw)])
-            return
+    def _deliver(self, queue: str, tag: str, raw: bytes) -> None:
         self.qos.popped(tag)
         if queue not in self._active_queues:  # cancelled since it was asked for
             self.qos.reject(tag, requeue=True)
             return
         if queue in self._no_ack:
             self.qos.ack(tag)
-        self.connection._deliver(message, queue)
-
-    def _report_junk(self, junk: Sequence[tuple[int, bytes]]) -> None:
-        for number, raw in junk:
-            shown = raw[:SHOWN_CHARACTERS].decode(errors="replace")
-            logger.error("Dropped what is no message from the list %s: %r", self._asked[number], shown)
+        try:
+            self.connection._deliver(_loaded(raw), queue)
+        except BadMessageError:
+            _report_junk(queue, raw)
+            self.qos.ack(tag)
 
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
         """As kombu's; the pop must know who never acks."""
@@ -263,3 +275,15 @@ class Channel(Leased, kombu_redis.Channel):  # type: ignore[misc]
 
 class SentinelChannel(Leased, kombu_redis.SentinelChannel):  # type: ignore[misc]
     """For Redis behind Sentinel."""
+
+
+def _loaded(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except ValueError as exc:
+        raise BadMessageError(repr(exc)) from exc
+
+
+def _report_junk(key: str, raw: bytes) -> None:
+    shown = raw[:SHOWN_CHARACTERS].decode(errors="replace")
+    logger.error("Dropped what is no message from the list %s: %r", key, shown)

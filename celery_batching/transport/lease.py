@@ -32,7 +32,7 @@ SWEEPS = 5
 #: The refreshments of the index in one visibility timeout.
 REFRESHMENTS = 3
 
-#: The most deliveries that one round of a sweep returns, so that renewals are not late.
+#: The most deliveries that a sweep returns between two renewals.
 SWEPT_AT_ONCE = 200
 
 #: What a connection raises when the broker cannot be reached.
@@ -147,8 +147,6 @@ class Lease:
     def _tick(self, ledger: Ledger) -> None:
         self.valid_until = self._renew(ledger)
         if self.lost:
-            if not self._stopped.is_set():
-                logger.warning("%s was declared dead: what it held has gone back to its queues", self.holder)
             return
         self._send_acks(ledger)
         self._requeue(ledger)
@@ -174,9 +172,10 @@ class Lease:
         found = ledger.bury(*orphans)
         for holder in orphans:
             self._orphans.holders.pop(holder, None)
-        self._return(ledger, found[:SWEPT_AT_ONCE])
-        if len(found) <= SWEPT_AT_ONCE:
-            self._next_sweep = time.monotonic() + self._interval_s * RENEWALS / SWEEPS
+        for start in range(0, len(found), SWEPT_AT_ONCE):
+            self._return(ledger, found[start : start + SWEPT_AT_ONCE])
+            self.valid_until = self._renew(ledger)
+        self._next_sweep = time.monotonic() + self._interval_s * RENEWALS / SWEEPS
 
     def _return(self, ledger: Ledger, found: list[Held]) -> None:
         count = sum(ledger.requeue(held, self._route) for held in found)

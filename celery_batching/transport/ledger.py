@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import redis
 
-from .scripts import ACK, BURY, MOVE, REFRESH, RENEW, Keys
+from .scripts import ACK, BURY, MOVE, REFRESH, RENEW, Keys, sha_of
 
 __all__ = ["Held", "Ledger", "Push", "Route"]
 
@@ -82,4 +82,9 @@ class Ledger:
         return [Held(tag, holder) for _, tag, holder in found]
 
     def _run(self, script: str, *arguments: Any, lists: Sequence[str] = ()) -> Any:
-        return self.client.register_script(script)(keys=[*self.keys.all(), *lists], args=arguments)
+        keys = [*self.keys.all(), *lists]
+        words = (len(keys), *keys, *arguments)
+        try:
+            return self.client.evalsha(sha_of(script), *words)
+        except redis.exceptions.NoScriptError:
+            return self.client.eval(script, *words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from hashlib import sha1
 from importlib.resources import files
 
@@ -22,6 +23,7 @@ REFRESH = _read("refresh")
 BURY = _read("bury")
 
 
+@functools.cache
 def sha_of(script: str) -> str:
     """The name under which Redis keeps a script."""
     return sha1(script.encode()).hexdigest()  # noqa: S324 - Redis's own choice

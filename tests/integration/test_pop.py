@@ -62,12 +62,18 @@ def test_what_is_no_message_is_dropped_and_told(
     live: LiveSite, record: Record, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Bytes, JSON that is no message, and one without a tag are logged with their list; the next message comes."""
-    surrogate = {"body": "", "headers": {"argsrepr": "\ud800"}, "content-encoding": "utf-8"}
-    surrogate["properties"] = {"delivery_tag": "odd", "delivery_info": {"exchange": "", "routing_key": "q"}}
+    surrogate: dict[str, Any] = {"body": "", "headers": {"argsrepr": "\ud800"}, "content-encoding": "utf-8"}
+    surrogate["properties"] = {
+        "body_encoding": "base64",
+        "delivery_tag": "odd",
+        "delivery_info": {"exchange": "", "routing_key": "q"},
+    }
     with leased(live.broker.url) as connection:
         inbox = Inbox(connection, "q")
         live.broker.client.lpush("q", b"\xff\x00 bytes", "[1, 2]", "7", '{"properties": {}}', '{"properties": 3}')
         live.broker.client.lpush("q", json.dumps(surrogate))
+        odd = json.dumps(surrogate).replace('"odd"', '"cut short"')
+        live.broker.client.lpush("q", odd[:-1], odd.replace('"body": ""', '"body": "abcde"'))
         publish(live.broker.url, "q", "good")
 
         inbox.wait_for(2)
@@ -78,7 +84,7 @@ def test_what_is_no_message_is_dropped_and_told(
         for message in inbox.messages:
             message.ack()
     told = [one for one in caplog.messages if "no message from the list q" in one]
-    assert 5 == len(told)
+    assert 7 == len(told)
     assert "bytes" in told[0]
 
 

@@ -1,7 +1,7 @@
 -- Takes messages off the lists and records each as unacked and as held, in one step.
 -- KEYS: the lists of the highest priority, then those of the next one, and so on.
 -- ARGV: holder, most messages, most bytes, lists of each priority, 1 to take turns, seconds our keys live.
--- Returns {0} when the holder has no lease any more, else {1, {list, raw, ...}, {list, no message, ...}}.
+-- Returns {0} when the holder has no lease any more, else {1, {list, tag, raw, ...}, {list, no message, ...}}.
 local holder, room, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local width, in_turns, seconds = tonumber(ARGV[4]), ARGV[5] == '1', ARGV[6]
 if not redis.call('ZSCORE', leases, holder) then
@@ -54,6 +54,7 @@ local function record(list, raw)
   redis.call('ZADD', index, score, tag)
   redis.call('HSET', held, tag, score .. ' ' .. holder)
   taken[#taken + 1] = list - FIRST_LIST
+  taken[#taken + 1] = tag
   taken[#taken + 1] = raw
 end
 
