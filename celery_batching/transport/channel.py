@@ -20,7 +20,7 @@ from typing import Any
 import redis
 
 from ._kombu import kombu_redis, round_robin_cycle, virtual_channel
-from .asking import MOST_MESSAGES, Asking, Question
+from .asking import MOST_MESSAGES, Asking, Question, State
 from .lease import Lease, Orphans
 from .ledger import Ledger, Push
 from .qos import QoS
@@ -96,6 +96,7 @@ class Leased(_Base):  # type: ignore[misc]
         self._no_ack: set[str] = set()
         self._arrived: deque[tuple[str, str, bytes]] = deque()
         self._asked: Sequence[str] = ()
+        self._answer_lost = False
         super().__init__(*args, **kwargs)
         self._keys = Keys(prefix=self.global_keyprefix, unacked=self.unacked_key, index=self.unacked_index_key)
         self._ledger = Ledger(self._raw_client(self.pool), self._keys, self.visibility_timeout)
@@ -107,6 +108,8 @@ class Leased(_Base):  # type: ignore[misc]
         """Before each look of the poller: go on with the conversation where nothing else makes it go on."""
         if self.lease is not None and self.lease.lost:
             self._give_up()
+        if self._answer_lost:
+            raise redis.ConnectionError("The connection broke before an answer came, which may have had messages")
         if self._in_poll and self.qos.can_consume():
             self._deliver_arrived()
             if self._asking.is_due(self.brpop_timeout or 1):
@@ -155,6 +158,13 @@ class Leased(_Base):  # type: ignore[misc]
             self._arrived.append((queue, tag.decode(), raw))
         self._deliver_arrived()
         return True
+
+    def _on_connection_disconnect(self, connection: Any) -> None:
+        # kombu would quietly connect again; but what the answer brought is held here, and returned
+        # when the channel closes.
+        if self._in_poll is connection and self._asking.state is State.ASKED:
+            self._answer_lost = True
+        super()._on_connection_disconnect(connection)
 
     def _give_up(self) -> None:
         logger.warning("%s was declared dead: what it held has gone back to its queues", self.lease.holder)

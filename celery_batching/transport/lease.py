@@ -129,6 +129,7 @@ class Lease:
             ledger.client.connection_pool.disconnect()
 
     def _keep(self) -> None:
+        self._guarded_tick()  # what is left of others need not wait
         while not self.lost and not self._stopped.wait(self._interval_s):
             self._guarded_tick()
 

@@ -147,6 +147,43 @@ def test_an_ack_that_cannot_be_sent_is_sent_later(
         wait_until(lambda: not record.unacked, "both are acked")
 
 
+def test_a_channel_closes_without_its_broker_and_the_next_one_returns_what_it_held(
+    start_redis: RedisFixture, open_site: SiteFixture
+) -> None:
+    """Closing raises nothing when the broker is gone; the next lease does not wait for the last one's end."""
+    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
+    live = open_site(redis=server)
+    publish(live.broker.url, "q", 1, 2)
+    with leased(live.broker.url, seconds=300) as connection:
+        inbox = Inbox(connection, "q")
+        inbox.wait_for(2)
+        server.stop()
+        inbox.messages[0].ack()
+        connection.close()
+    server.start()
+
+    with leased(live.broker.url, seconds=300) as connection:
+        inbox = Inbox(connection, "q")
+        inbox.wait_for(1)[0].ack()
+        assert [2] == inbox.bodies
+
+
+def test_an_answer_that_is_lost_ends_the_connection(live: LiveSite, record: Record) -> None:
+    """What kombu's health check cuts off may have brought messages: they go back, as the connection begins anew."""
+    publish(live.broker.url, "q", 1)
+    with leased(live.broker.url) as connection:
+        inbox = Inbox(connection, "q")
+        connection.transport.cycle.on_poll_start()  # asks
+        wait_until(lambda: record.unacked, "it is taken")
+        inbox.channel.client.connection.disconnect()
+
+        with pytest.raises(connection.connection_errors, match="before an answer came"):
+            inbox.look()
+    assert not record.unacked
+    assert 1 == live.broker.client.llen("q")
+    live.broker.client.delete("q")
+
+
 def test_a_lost_lease_ends_the_connection(live: LiveSite, record: Record) -> None:
     """A consumer whose holder was declared dead takes nothing more, and its connection raises."""
     with leased(live.broker.url, seconds=1.0) as connection:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support.child_process import ChildProcess, free_ports
 from tests.support.leased import Inbox, Record, leased, publish, stock
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, find_server
 from tests.support.sites import LiveSite
 from tests.support.waiting import wait_until
 
@@ -268,6 +271,29 @@ def test_without_tracking_messages_come_by_asking_again(
         publish(live.broker.url, "q", 1)
         inbox.wait_for(1)[0].ack()
     assert 1 == len([line for line in caplog.messages if "does not tell of new messages" in line])
+
+
+def test_behind_sentinel(start_redis: Callable[..., RedisServer], open_site: SiteFixture, tmp_path: Path) -> None:
+    """The lease works where Sentinel names the server."""
+    server = start_redis()
+    live = open_site(redis=server)
+    (port,) = free_ports(1)
+    address = urlsplit(server.address)
+    config = tmp_path / "sentinel.conf"
+    config.write_text(f"port {port}\nbind 127.0.0.1\nsentinel monitor mine {address.hostname} {address.port} 1\n")
+    with ChildProcess([find_server(), str(config), "--sentinel"], folder=tmp_path) as sentinel:
+        sentinel.wait_for(lambda: sentinel.listens_on(port), "Sentinel serves its port")
+        url = f"sentinel://127.0.0.1:{port}/{urlsplit(live.broker.url).path.strip('/')}"
+        publish(live.broker.url, "q", 1, 2)
+        with leased(url, master_name="mine") as connection:
+            inbox = Inbox(connection, "q", prefetch=1)
+            inbox.wait_for(1)[0].ack()
+            inbox.wait_for(2)
+            record = Record(live.broker.client)
+            assert 1 == len(record.living)
+            assert 1 == len(record.unacked)
+        assert 1 == live.broker.client.llen("q")
+    live.broker.client.delete("q")
 
 
 def _calls(live: LiveSite) -> int:
