@@ -6,7 +6,6 @@ Checked on kombu 5.7.0.
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import threading
 import time
@@ -23,15 +22,13 @@ from ._kombu import kombu_redis, round_robin_cycle, virtual_channel
 from .asking import MOST_MESSAGES, Asking, Question, State
 from .lease import Lease, Orphans
 from .ledger import Ledger, Push
+from .messages import BadMessageError, Message, Pushes, loaded, report_junk, unacked_parts
 from .qos import QoS
 from .scripts import Keys
 
 __all__ = ["Channel", "LeaseLostError", "SentinelChannel"]
 
 logger = logging.getLogger(__name__)
-
-#: Characters of a text that is no message which the log shows.
-SHOWN_CHARACTERS = 200
 
 #: Seconds for one answer to the lease's own connection, at least: a share of the lease otherwise.
 LEAST_PATIENCE_S = 0.5
@@ -42,35 +39,6 @@ _orphans: defaultdict[str, Orphans] = defaultdict(Orphans)
 
 class LeaseLostError(redis.ConnectionError):
     """The worker stood still for too long; what it held is another's. It must connect again."""
-
-
-class BadMessageError(ValueError):
-    """What a list holds looked like a message, and cannot be made one."""
-
-
-class Message(virtual_channel.Message):  # type: ignore[misc]
-    """kombu's, whose constructor lets any error of a malformed message fly into the event loop."""
-
-    def __init__(self, payload: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            super().__init__(payload, *args, **kwargs)
-        except Exception as exc:  # of its structure, of the encoding of its body
-            raise BadMessageError(repr(exc)) from exc
-
-
-@dataclasses.dataclass
-class Pushes:
-    """Stands in for the pipeline to which kombu gives the message it puts back."""
-
-    made: list[Push] = dataclasses.field(default_factory=list)
-
-    def lpush(self, key: str, payload: str) -> None:
-        """Behind all others."""
-        self.made.append(Push("LPUSH", key, payload))
-
-    def rpush(self, key: str, payload: str) -> None:
-        """Before all others."""
-        self.made.append(Push("RPUSH", key, payload))
 
 
 #: Each class below adds the one of kombu's that stands behind ``super()`` here.
@@ -149,7 +117,7 @@ class Leased(_Base):  # type: ignore[misc]
         if answer.lost:
             self._give_up()
         for number, raw in answer.junk:
-            _report_junk(self._asked[number], raw)
+            report_junk(self._asked[number], raw)
         if not answer.messages:
             raise Empty
         for number, tag, raw in answer.messages:
@@ -190,9 +158,9 @@ class Leased(_Base):  # type: ignore[misc]
         if queue in self._no_ack:
             self.qos.ack(tag)
         try:
-            self.connection._deliver(_loaded(raw), queue)
+            self.connection._deliver(loaded(raw), queue)
         except BadMessageError:
-            _report_junk(queue, raw)
+            report_junk(queue, raw)
             self.qos.ack(tag)
 
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
@@ -236,15 +204,13 @@ class Leased(_Base):  # type: ignore[misc]
         return redis.Redis(connection_pool=pool)
 
     def _route(self, client: redis.Redis, value: bytes, last: bool) -> Sequence[Push]:
-        try:
-            payload, exchange, routing_key = json.loads(value)
-        except (ValueError, TypeError):
-            logger.error("What is unacked there is no message: %r", value[:SHOWN_CHARACTERS])  # noqa: TRY400
+        parts = unacked_parts(value)
+        if parts is None:
             return ()
         pushes = Pushes()
         self._thread.client = self.Client(connection_pool=client.connection_pool)
         try:
-            self._do_restore_message(payload, exchange, routing_key, pushes, last)
+            self._do_restore_message(*parts, pushes, last)
         finally:
             self._thread.client = None
         return pushes.made
@@ -285,15 +251,3 @@ class Channel(Leased, kombu_redis.Channel):  # type: ignore[misc]
 
 class SentinelChannel(Leased, kombu_redis.SentinelChannel):  # type: ignore[misc]
     """For Redis behind Sentinel."""
-
-
-def _loaded(raw: bytes) -> Any:
-    try:
-        return json.loads(raw)
-    except ValueError as exc:
-        raise BadMessageError(repr(exc)) from exc
-
-
-def _report_junk(key: str, raw: bytes) -> None:
-    shown = raw[:SHOWN_CHARACTERS].decode(errors="replace")
-    logger.error("Dropped what is no message from the list %s: %r", key, shown)
