@@ -1,6 +1,6 @@
-"""The options of a batch task: one frozen dataclass, checked wherever a value comes from.
+"""The options of a batch task and those of a worker: frozen dataclasses, checked wherever a value comes from.
 
-Each option is looked up in this order: the declaration of the task, the environment
+Each option is looked up in this order: the declaration of the task (for its own), the environment
 (``CELERY_BATCHING_MAX_WAIT``), the app's settings (``batching_max_wait``), the default.
 """
 
@@ -10,12 +10,14 @@ import dataclasses
 import difflib
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from .errors import OptionError
 
-__all__ = ["BatchOptions"]
+__all__ = ["BatchOptions", "WorkerOptions"]
+
+OptionsT = TypeVar("OptionsT", bound="_Options")
 
 ENVIRONMENT_PREFIX = "CELERY_BATCHING_"
 SETTING_PREFIX = "batching_"
@@ -36,6 +38,12 @@ def _batch_size(source: str, value: object) -> int:
 def _seconds(source: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) < math.inf:
         raise OptionError(f"{source} must be a number of seconds, 0 or more; got {value!r}")
+    return float(value)
+
+
+def _lease(source: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 1 <= float(value) < math.inf:
+        raise OptionError(f"{source} must be a number of seconds, 1 or more; got {value!r}")
     return float(value)
 
 
@@ -69,7 +77,37 @@ def _option(default: Any, check: Callable[[str, object], Any], parse: Callable[[
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BatchOptions:
+class _Options:
+    """What every set of options does: check its values, find them."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = field.metadata["check"](field.name, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+
+    @classmethod
+    def resolve(  # noqa: PYI019 - typing.Self needs Python 3.11
+        cls: type[OptionsT],
+        declared: Mapping[str, object],
+        environ: Mapping[str, str],
+        settings: Mapping[str, object],
+    ) -> OptionsT:
+        """Merge the three sources; ``None`` in a declaration or setting means "not given"."""
+        names = [*option_names(), *worker_option_names()]
+        refuse_misspelt(environ, ENVIRONMENT_PREFIX, "environment variable", names)
+        refuse_misspelt(settings, SETTING_PREFIX, "setting", names)
+        # As settings with the namespace CELERY read.
+        refuse_misspelt(settings, ENVIRONMENT_PREFIX, "setting", names)
+        found: dict[str, Any] = {}
+        for field in dataclasses.fields(cls):
+            value = _find(field, declared, environ, settings)
+            if value is not None:
+                found[field.name] = value
+        return cls(**found)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchOptions(_Options):
     """How the items of one task are gathered into batches.
 
     Attributes:
@@ -91,33 +129,30 @@ class BatchOptions:
     on_error: str = _option("split", _on_error, str)
     oom_errors: tuple[type[BaseException] | str, ...] = _option((), _classes, _names)
 
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = field.metadata["check"](field.name, getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
 
-    @classmethod
-    def resolve(
-        cls,
-        declared: Mapping[str, object],
-        environ: Mapping[str, str],
-        settings: Mapping[str, object],
-    ) -> BatchOptions:
-        """Merge the three sources; ``None`` in a declaration or setting means "not given"."""
-        refuse_misspelt(environ, ENVIRONMENT_PREFIX, "environment variable")
-        refuse_misspelt(settings, SETTING_PREFIX, "setting")
-        refuse_misspelt(settings, ENVIRONMENT_PREFIX, "setting")  # as settings with the namespace CELERY read
-        found: dict[str, Any] = {}
-        for field in dataclasses.fields(cls):
-            value = _find(field, declared, environ, settings)
-            if value is not None:
-                found[field.name] = value
-        return cls(**found)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WorkerOptions(_Options):
+    """What holds for a whole worker: the environment and the settings have a say, no task has.
+
+    Attributes:
+        lease: seconds a worker on Redis may stand still before the others take the items it
+            holds; a killed worker's are back on the queue soon after. Default 10.
+
+    Raises:
+        OptionError: names the option, the value that came and what was wanted.
+    """
+
+    lease: float = _option(10.0, _lease, float)
 
 
 def option_names() -> list[str]:
     """The name of every option, as written in a declaration."""
     return [field.name for field in dataclasses.fields(BatchOptions)]
+
+
+def worker_option_names() -> list[str]:
+    """The name of every option of a worker."""
+    return [field.name for field in dataclasses.fields(WorkerOptions)]
 
 
 def check_declared(owner: str, name: str, value: object) -> None:
@@ -131,15 +166,15 @@ def check_declared(owner: str, name: str, value: object) -> None:
         field.metadata["check"](f"{owner}.{name}", value)
 
 
-def refuse_misspelt(names: Iterable[str], prefix: str, kind: str) -> None:
-    """Refuse the names behind ``prefix`` that look like an option's but are not.
+def refuse_misspelt(names: Iterable[str], prefix: str, kind: str, options: Sequence[str] | None = None) -> None:
+    """Refuse the names behind ``prefix`` that look like one of the options (a task's) but are not.
 
     Other names stay free: they may belong to another release or to somebody else.
 
     Raises:
         OptionError: names the right spelling.
     """
-    options = option_names()
+    options = option_names() if options is None else options
     for name in names:
         head, bare = name[: len(prefix)], name[len(prefix) :].lower()
         if head.lower() != prefix.lower() or bare in options:

@@ -22,6 +22,7 @@ from .._celery_internals import (
 from ..pool.run_batch import prepare_tasks
 from ..task import BatchTask
 from .batcher import Batcher
+from .connection import lease_connections
 from .intake import to_item
 from .prefetch import Prefetch
 from .reaper import Reaper
@@ -58,7 +59,10 @@ class BatchingStep(bootsteps.StartStopStep):
         )
         self._prefetch = Prefetch(consumer)
         self._served: set[str] = set()
-        self._serve(consumed_tasks(consumer.app))
+        tasks = consumed_tasks(consumer.app)
+        self._serve(tasks)
+        if tasks:
+            lease_connections(consumer)
         refuse_bad_messages(consumer)
         self._wrap(consumer)
 

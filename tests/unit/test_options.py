@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from celery_batching import BatchOptions, BatchTask, OptionError
-from celery_batching.options import option_names, refuse_misspelt
+from celery_batching.options import WorkerOptions, option_names, refuse_misspelt
 
 BAD = [
     ("max_batch_size", 0),
@@ -111,3 +111,31 @@ def test_options_are_frozen() -> None:
 def test_every_option_is_an_attribute_of_the_task() -> None:
     """What can be set in settings can be declared on a class."""
     assert all(hasattr(BatchTask, name) for name in option_names())
+
+
+def test_the_lease_of_a_worker_comes_from_environment_or_settings() -> None:
+    """The variable goes before the setting, and without both it is 10 s."""
+    settings = {"batching_lease": 3}
+
+    assert WorkerOptions(lease=10.0) == WorkerOptions.resolve({}, {}, {})
+    assert WorkerOptions(lease=3.0) == WorkerOptions.resolve({}, {}, settings)
+    assert WorkerOptions(lease=1.5) == WorkerOptions.resolve({}, {"CELERY_BATCHING_LEASE": "1.5"}, settings)
+
+
+@pytest.mark.parametrize("value", [0, 0.5, -1, "10", True, math.nan, math.inf])
+def test_a_bad_lease_is_refused(value: Any) -> None:
+    """A lease below a second, or none at all, is refused with its name, the value and what is wanted."""
+    with pytest.raises(OptionError, match="batching_lease must be a number of seconds, 1 or more; got"):
+        WorkerOptions.resolve({}, {}, {"batching_lease": value})
+    with pytest.raises(OptionError, match="CELERY_BATCHING_LEASE.*'soon'"):
+        WorkerOptions.resolve({}, {"CELERY_BATCHING_LEASE": "soon"}, {})
+
+
+def test_a_misspelt_option_of_a_worker_is_refused() -> None:
+    """Whoever reads the settings, of a task or of the worker, knows the names of both."""
+    for options in (BatchOptions, WorkerOptions):
+        with pytest.raises(OptionError, match="did you mean 'batching_lease'"):
+            options.resolve({}, {}, {"batching_leases": 5})
+        with pytest.raises(OptionError, match="did you mean 'CELERY_BATCHING_LEASE'"):
+            options.resolve({}, {"CELERY_BATCHING_LEASES": "5"}, {})
+        options.resolve({}, {}, {"batching_lease": 5, "batching_max_wait": 1})

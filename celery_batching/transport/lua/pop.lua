@@ -1,0 +1,91 @@
+-- Takes messages off the lists and records each as unacked and as held, in one step.
+-- KEYS: the lists of the highest priority, then those of the next one, and so on.
+-- ARGV: holder, most messages, most bytes, lists of each priority, 1 to take turns, seconds our keys live.
+-- Returns {0} when the holder has no lease any more, else {1, {list, tag, raw, ...}, {list, no message, ...}}.
+local holder, room, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local width, in_turns, seconds = tonumber(ARGV[4]), ARGV[5] == '1', ARGV[6]
+if not redis.call('ZSCORE', leases, holder) then
+  return {0}
+end
+
+local time = now()
+local taken, junk = {}, {}
+
+-- cjson refuses a few texts that Python's json reads (a lone surrogate); a quote inside a JSON string is
+-- always behind a backslash, so these patterns find members only.
+local function member(raw, name)
+  return string.match(raw, '"' .. name .. '":%s*"([^"\\]*)"')
+end
+
+local function address(raw)
+  local ok, message = pcall(cjson.decode, raw)
+  if not ok then
+    return member(raw, 'delivery_tag'), member(raw, 'exchange'), member(raw, 'routing_key')
+  end
+  local properties = type(message) == 'table' and message.properties
+  if type(properties) ~= 'table' then
+    return nil
+  end
+  local tag, info = properties.delivery_tag, properties.delivery_info
+  if type(tag) == 'number' then
+    tag = string.format('%.0f', tag)
+  end
+  if type(info) ~= 'table' then
+    info = {}
+  end
+  return type(tag) == 'string' and tag, info.exchange, info.routing_key
+end
+
+local function as_json(name)
+  return cjson.encode(type(name) == 'string' and name or '')
+end
+
+-- The raw text goes in as it came: cjson would turn an empty list into an empty object.
+local function record(list, raw)
+  local tag, exchange, routing_key = address(raw)
+  if not tag or tag == '' then
+    junk[#junk + 1] = list - FIRST_LIST
+    junk[#junk + 1] = raw
+    return
+  end
+  time = time + 0.000001 -- so that the scores keep the order
+  local score = text(time)
+  redis.call('HSET', unacked, tag, '[' .. raw .. ', ' .. as_json(exchange) .. ', ' .. as_json(routing_key) .. ']')
+  redis.call('ZADD', index, score, tag)
+  redis.call('HSET', held, tag, score .. ' ' .. holder)
+  taken[#taken + 1] = list - FIRST_LIST
+  taken[#taken + 1] = tag
+  taken[#taken + 1] = raw
+end
+
+for first = FIRST_LIST, #KEYS, width do
+  local open, turn = {}, 1
+  for list = first, first + width - 1 do
+    open[#open + 1] = list
+  end
+  while open[1] and room > 0 and bytes > 0 do
+    if turn > #open then
+      turn = 1
+    end
+    local raw = redis.pcall('RPOP', KEYS[open[turn]])
+    if type(raw) == 'table' then -- an error: the key is no list
+      if #taken + #junk == 0 then
+        return raw
+      end
+      raw = false
+    end
+    if raw then
+      record(open[turn], raw)
+      room, bytes = room - 1, bytes - #raw
+      if in_turns then
+        turn = turn + 1
+      end
+    else
+      table.remove(open, turn)
+    end
+  end
+end
+if #taken > 0 then
+  redis.call('EXPIRE', held, seconds)
+end
+return {1, taken, junk}

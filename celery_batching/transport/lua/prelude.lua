@@ -1,0 +1,39 @@
+-- Stands before every script. KEYS 1 to 5 are the same in all of them; the lists of the queues follow.
+local unacked, index, held, leases, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local FIRST_LIST = 6
+
+-- Seconds of the server's clock, the only one that all holders share.
+local function now()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) + tonumber(time[2]) / 1000000
+end
+
+local function text(seconds)
+  return string.format('%.6f', seconds)
+end
+
+-- `held` says of a tag who took it, and which score it got in the index on that occasion.
+local function parse(value)
+  return string.match(value, '^(%S+) (.*)$')
+end
+
+-- A stock worker that restored the message and took it since gave it another score, or none.
+local function still_has(tag, score)
+  local current = redis.call('ZSCORE', index, tag)
+  return current and tonumber(current) == tonumber(score)
+end
+
+local function owner(tag)
+  local value = redis.call('HGET', held, tag)
+  if not value then
+    return nil
+  end
+  local score, holder = parse(value)
+  return still_has(tag, score) and holder or nil
+end
+
+local function expire(seconds)
+  redis.call('EXPIRE', held, seconds)
+  redis.call('EXPIRE', leases, seconds)
+  redis.call('EXPIRE', dead, seconds)
+end

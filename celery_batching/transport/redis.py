@@ -1,0 +1,90 @@
+"""kombu's Redis transports with leases, and how a worker's connection comes to use one.
+
+Checked on kombu 5.7.0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+from ._kombu import kombu_redis
+from .channel import Channel, Leased, SentinelChannel
+from .fence import Fence
+
+__all__ = ["Leasing", "SentinelTransport", "Transport", "fence_of", "lease_connection"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Leasing:
+    """What the channels of a worker's connection need to know.
+
+    Args:
+        node: the worker's name, for people to read.
+        seconds: how long the worker may stand still before others take what it holds.
+    """
+
+    node: str
+    seconds: float
+
+
+class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
+    """Looks after channels whose connection stays quiet between two messages."""
+
+    def on_poll_start(self) -> None:
+        """Before each look."""
+        for channel in tuple(self._channels):
+            channel.wake()
+        super().on_poll_start()
+
+
+class Transport(kombu_redis.Transport):  # type: ignore[misc]
+    """For plain Redis."""
+
+    Channel = Channel
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.cycle = Poller()
+
+    def close_connection(self, connection: Any) -> None:
+        """As kombu's, which leaves the other channels alone when the end of one raises."""
+        for channel in (*self._avail_channels, *self.channels):
+            channel.end_lease()
+        super().close_connection(connection)
+
+
+class SentinelTransport(Transport):
+    """For Redis behind Sentinel."""
+
+    default_port = kombu_redis.SentinelTransport.default_port
+    Channel = SentinelChannel
+
+
+_LEASED = {kombu_redis.Transport: Transport, kombu_redis.SentinelTransport: SentinelTransport}
+
+
+def lease_connection(connection: Any, leasing: Leasing) -> None:
+    """Let a connection use our transport wherever it would use kombu's own for Redis.
+
+    It is asked for its class each time it makes a transport, also after a failover to another of
+    its URLs. Other transports, also subclasses of kombu's, and Redis without acks stay as they are.
+    """
+    if connection.transport_options.get("ack_emulation", True):
+        connection.leasing = leasing
+        connection.get_transport_cls = partial(_leased, connection.get_transport_cls)
+
+
+def _leased(stock: Any) -> Any:
+    cls = stock()
+    return _LEASED.get(cls, cls)
+
+
+def fence_of(consumer: Any) -> Fence | None:
+    """The fence of what the worker holds now; None on brokers without leases."""
+    channel = getattr(consumer.task_consumer, "channel", None)
+    if isinstance(channel, Leased) and channel.lease is not None:
+        fence: Fence = channel.lease.fence
+        return fence
+    return None
