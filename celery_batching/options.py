@@ -29,22 +29,22 @@ MISSPELT_LIKENESS = 0.85
 _MEANT = {"batch_size": "max_batch_size", "max_batch": "max_batch_size", "max_wait_ms": "max_wait"}
 
 
-def _batch_size(source: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise OptionError(f"{source} must be a whole number of items, 1 or more; got {value!r}")
-    return int(value)
+def _whole_number(wanted: str) -> Callable[[str, object], int]:
+    def check(source: str, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+            raise OptionError(f"{source} must be {wanted}, 1 or more; got {value!r}")
+        return int(value)
+
+    return check
 
 
-def _seconds(source: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) < math.inf:
-        raise OptionError(f"{source} must be a number of seconds, 0 or more; got {value!r}")
-    return float(value)
+def _number_of_seconds(least: int) -> Callable[[str, object], float]:
+    def check(source: str, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not least <= float(value) < math.inf:
+            raise OptionError(f"{source} must be a number of seconds, {least} or more; got {value!r}")
+        return float(value)
 
-
-def _lease(source: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 1 <= float(value) < math.inf:
-        raise OptionError(f"{source} must be a number of seconds, 1 or more; got {value!r}")
-    return float(value)
+    return check
 
 
 def _on_error(source: str, value: object) -> str:
@@ -124,8 +124,8 @@ class BatchOptions(_Options):
         OptionError: names the option, the value that came and what was wanted.
     """
 
-    max_batch_size: int = _option(32, _batch_size, int)
-    max_wait: float = _option(0.0, _seconds, float)
+    max_batch_size: int = _option(32, _whole_number("a whole number of items"), int)
+    max_wait: float = _option(0.0, _number_of_seconds(0), float)
     on_error: str = _option("split", _on_error, str)
     oom_errors: tuple[type[BaseException] | str, ...] = _option((), _classes, _names)
 
@@ -137,12 +137,15 @@ class WorkerOptions(_Options):
     Attributes:
         lease: seconds a worker on Redis may stand still before the others take the items it
             holds; a killed worker's are back on the queue soon after. Default 10.
+        max_restarts_per_minute: pool processes that may die within 60 s before the worker ends,
+            since each costs a load of the model. Default 60.
 
     Raises:
         OptionError: names the option, the value that came and what was wanted.
     """
 
-    lease: float = _option(10.0, _lease, float)
+    lease: float = _option(10.0, _number_of_seconds(1), float)
+    max_restarts_per_minute: int = _option(60, _whole_number("a whole number of processes"), int)
 
 
 def option_names() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from .._celery_internals import (
     on_escape,
     raised,
 )
+from ..options import WorkerOptions
 from ..pool.run_batch import prepare_tasks
 from ..task import BatchTask
 from .batcher import Batcher
@@ -53,7 +55,8 @@ class BatchingStep(bootsteps.StartStopStep):
         self._started = False
         self._prepared = False
         self._high_priority_first = False
-        self._reaper = Reaper(consumer, 60, self._on_too_many_deaths)
+        options = WorkerOptions.resolve({}, os.environ, consumer.app.conf)
+        self._reaper = Reaper(consumer, options.max_restarts_per_minute, self._on_too_many_deaths)
         self._batcher = Batcher(
             consumer, slots_of(consumer.controller), self._hand_over, self._reaper.has_worked, self._on_setup_error
         )
@@ -62,7 +65,7 @@ class BatchingStep(bootsteps.StartStopStep):
         tasks = consumed_tasks(consumer.app)
         self._serve(tasks)
         if tasks:
-            lease_connections(consumer)
+            lease_connections(consumer, options.lease)
         refuse_bad_messages(consumer)
         self._wrap(consumer)
 

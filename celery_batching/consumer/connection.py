@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from ..options import WorkerOptions
 from ..transport.redis import Leasing, lease_connection
 
 __all__ = ["lease_connections"]
 
 
-def lease_connections(consumer: Any) -> None:
+def lease_connections(consumer: Any, lease_s: float) -> None:
     """Let each connection on which the worker consumes from now on use leases.
 
-    Raises:
-        OptionError: the lease is no number of seconds.
+    Args:
+        lease_s: seconds the worker may stand still before others take what it holds.
     """
-    app = consumer.app
-    options = WorkerOptions.resolve({}, os.environ, app.conf)
-    leasing = Leasing(consumer.hostname, options.lease)
+    leasing = Leasing(consumer.hostname, lease_s)
 
     def connection_for_read(heartbeat: Any = None) -> Any:
-        connection = app.connection_for_read(heartbeat=heartbeat)
+        connection = consumer.app.connection_for_read(heartbeat=heartbeat)
         lease_connection(connection, leasing)
         return consumer.ensure_connected(connection)
 

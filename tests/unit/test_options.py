@@ -122,6 +122,13 @@ def test_the_lease_of_a_worker_comes_from_environment_or_settings() -> None:
     assert WorkerOptions(lease=1.5) == WorkerOptions.resolve({}, {"CELERY_BATCHING_LEASE": "1.5"}, settings)
 
 
+@pytest.mark.parametrize("value", [0, -1, 1.5, "many", True])
+def test_a_bad_number_of_restarts_is_refused(value: Any) -> None:
+    """Less than one process, or no whole number, is refused in the same way."""
+    with pytest.raises(OptionError, match="max_restarts_per_minute must be a whole number of processes, 1 or more"):
+        WorkerOptions.resolve({}, {}, {"batching_max_restarts_per_minute": value})
+
+
 @pytest.mark.parametrize("value", [0, 0.5, -1, "10", True, math.nan, math.inf])
 def test_a_bad_lease_is_refused(value: Any) -> None:
     """A lease below a second, or none at all, is refused with its name, the value and what is wanted."""
