@@ -87,6 +87,7 @@ def is_cancelled(request: Any) -> bool:
 def forget_request(request: Any, other: Any) -> None:
     """Take a received request out of the worker's books; its id stands for the other, if any."""
     worker_state.reserved_requests.discard(request)
+    worker_state.active_requests.discard(request)
     if other is None:
         worker_state.requests.pop(request.id, None)
     else:

@@ -13,6 +13,7 @@ def lease_connections(consumer: Any, lease_s: float) -> None:
     """Let each connection on which the worker consumes from now on use leases.
 
     Args:
+        consumer: Celery's consumer, before it starts.
         lease_s: seconds the worker may stand still before others take what it holds.
     """
     leasing = Leasing(consumer.hostname, lease_s)

@@ -8,6 +8,7 @@ from typing import Any
 from .._celery_internals import PreforkPool, exception_info, on_escape, uses_fast_trace
 from ..pool.messages import BatchPayload, ItemPayload
 from ..pool.run_batch import run_batch
+from ..transport.redis import fence_of
 from .settle import RunningBatch
 
 __all__ = ["send_to_pool"]
@@ -76,5 +77,6 @@ def _payload(batch: RunningBatch, consumer: Any, soft: float | None, hard: float
         items=items,
         soft_time_limit=soft,
         hard_time_limit=hard if isinstance(consumer.pool, PreforkPool) else None,
+        fence=fence_of(consumer),
         fast_trace=uses_fast_trace(consumer.app),
     )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .._celery_internals import Request, signal_number
+from .._celery_internals import Request, forget_request, signal_number
 from ..pool.item import terminated_here
 
 __all__ = ["BatchRequest"]
@@ -23,6 +23,7 @@ class BatchRequest(Request):
         #: How to acknowledge and to reject each message that has brought this item and whose channel lives.
         self._deliveries: list[tuple[Any, Any]] = [(self._on_ack, self._on_reject)]  # type: ignore[has-type]
         self._on_ack, self._on_reject = self._acknowledge_all, self._reject_all
+        self._disowned = False
         #: The end that no message could be told.
         self._untold: Callable[[BatchRequest], bool] | None = None
 
@@ -42,8 +43,19 @@ class BatchRequest(Request):
             return True
         return self._untold(other)
 
+    def withdraw(self) -> bool:
+        """Another worker has the item, and its result; whether it must run again here, having come back since."""
+        if self._disowned and self._deliveries:
+            return True
+        self._deliveries = []
+        self._untold = _run_again
+        self.acknowledged = True
+        forget_request(self, None)
+        return False
+
     def disown(self) -> None:
         """The channel of its messages is dead: nothing is told to it, and the broker gives them out again."""
+        self._disowned = True
         self._deliveries = []
 
     def _acknowledge_all(self, *how: Any) -> None:

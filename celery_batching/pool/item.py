@@ -67,6 +67,11 @@ class TracedItem:
         return self._payload.id
 
     @property
+    def tag(self) -> str:
+        """What the broker calls the message that brought the item."""
+        return str(self._payload.request["properties"].get("delivery_tag"))
+
+    @property
     def waits(self) -> bool:
         """Whether the tracer stands still at the body: the item takes part in the run."""
         return self.row is not None and self.reply is None
@@ -80,6 +85,12 @@ class TracedItem:
         """Trace up to the body, or to the end where the body is never reached; one that waits there goes on waiting."""
         if self.row is None:
             self._tracer.switch()
+
+    def withdraw(self) -> None:
+        """Trace to the end without storing anything: another worker has the item."""
+        self._tracer.switch(Raised(Ignore("another worker has it")))
+        if self.reply is not None:
+            self.reply = self.reply._replace(fenced=True)
 
     def abandon(self) -> None:
         """End the tracer where it stands, without an outcome."""

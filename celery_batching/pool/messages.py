@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ..transport.fence import Fence
 
 __all__ = ["BatchPayload", "BatchReport", "ItemPayload", "ItemReply"]
 
@@ -29,6 +32,8 @@ class BatchPayload(NamedTuple):
     """Seconds for each run of the model, from the message, the task or the worker."""
     hard_time_limit: float | None
     """Seconds after which the pool kills the process; None where it kills none."""
+    fence: Fence | None
+    """What may keep the results from being stored; None on brokers without leases."""
     fast_trace: bool
     """Whether Celery's fast trace function is in use, as ``Request.execute_using_pool`` asks."""
 
@@ -40,6 +45,8 @@ class ItemReply(NamedTuple):
     """``(failed, return value or ExceptionInfo, seconds)``, as Celery's trace functions return."""
     crash: Any = None
     """An ExceptionInfo: the tracer itself raised, so that nothing is stored yet."""
+    fenced: bool = False
+    """Another worker has the item by now: nothing was stored, and ``traced`` says nothing."""
 
 
 class BatchReport(NamedTuple):

@@ -38,9 +38,13 @@ def run_batch(payload: BatchPayload) -> BatchReport:
         for item in items:  # decodes, sends prerun, stores STARTED, and stops at the body
             item.start()
         waiting = [item for item in items if item.waits]
-        for item, outcome in zip(waiting, model.outcomes(waiting), strict=True):
+        outcomes = model.outcomes(waiting)
+        lost = payload.fence.lost(task.app, [item.tag for item in waiting]) if payload.fence else ()
+        for item, outcome in zip(waiting, outcomes, strict=True):
             if outcome is UNFINISHED:
                 park(item)
+            elif item.tag in lost:
+                item.withdraw()
             else:
                 item.finish(outcome)  # stores the result, calls back, sends postrun
     terminated_here.difference_update(item.id for item in items)

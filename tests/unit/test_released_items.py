@@ -58,6 +58,7 @@ def payload_of(app: Celery, items: list[int]) -> BatchPayload:
     payloads = []
     for message in messages:
         content_type, encoding, body = dumps(message.body, serializer="json")
-        request = {**message.headers, "delivery_info": {}, "reply_to": None, "correlation_id": message.headers["id"]}
+        own = {"delivery_info": {}, "properties": {}, "reply_to": None, "correlation_id": message.headers["id"]}
+        request = {**message.headers, **own}
         payloads.append(ItemPayload(message.headers["id"], request, body, content_type, encoding))
-    return BatchPayload("released.double", uuid(), "full", payloads, None, None, False)
+    return BatchPayload("released.double", uuid(), "full", payloads, None, None, None, False)
