@@ -9,7 +9,6 @@ import dataclasses
 import logging
 import threading
 import time
-import uuid
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ import redis
 
 from ._kombu import kombu_redis, round_robin_cycle, virtual_channel
 from .asking import MOST_MESSAGES, Asking, Question, State
-from .lease import Lease, Orphans
+from .lease import Lease, Past
 from .ledger import Ledger, Push
 from .messages import BadMessageError, Message, Pushes, loaded, report_junk, unacked_parts
 from .qos import QoS
@@ -33,8 +32,8 @@ logger = logging.getLogger(__name__)
 #: Seconds for one answer to the lease's own connection, at least: a share of the lease otherwise.
 LEAST_PATIENCE_S = 0.5
 
-#: By broker: leases of this process that ended without a connection.
-_orphans: defaultdict[str, Orphans] = defaultdict(Orphans)
+#: By broker and the name of its unacked messages.
+_pasts: defaultdict[str, Past] = defaultdict(Past)
 
 
 class LeaseLostError(redis.ConnectionError):
@@ -177,12 +176,12 @@ class Leased(_Base):  # type: ignore[misc]
         settings = self.connection.client.leasing
         pool = self._own_pool(settings.seconds)
         self.lease = Lease(
-            f"{settings.node} {uuid.uuid4().hex}",
+            settings.node,
             settings.seconds,
             self._ledger,
             dataclasses.replace(self._ledger, client=self._raw_client(pool)),
             self._route,
-            _orphans[f"{self.connection.client.as_uri()} {self._keys.all()[0]}"],
+            _pasts[f"{self.connection.client.as_uri()} {self._keys.all()[0]}"],
         )
 
     def end_lease(self) -> None:

@@ -21,19 +21,23 @@ ANSWER_S = 3.0
 class Fence:
     """What a pool process needs to know of the lease under which its items are held.
 
+    A worker that connects anew goes on with the same name unless others have taken what it held.
+    Two fences with the same name are of one life of a worker: a delivery under the later one can
+    be of an item that still runs under the earlier one.
+
     Args:
-        holder: who holds the items.
-        leases: the key of the living holders.
+        worker: who holds the items.
+        workers: the key of the workers that live.
         valid_until: moment of ``time.monotonic()``, which all processes of a host share, up to
-            which nobody can have declared the holder dead.
+            which nobody can have declared the worker dead.
     """
 
-    holder: str
-    leases: str
+    worker: str
+    workers: str
     valid_until: float
 
     def holds(self, app: Any) -> bool:
-        """Whether the items are still the holder's; asks the broker only past ``valid_until``.
+        """Whether the items are still the worker's; asks the broker only past ``valid_until``.
 
         Without an answer the result is taken for wanted: it is the same whoever stores it, and
         losing it would be worse.
@@ -43,7 +47,7 @@ class Fence:
         try:
             return self._ask(app)
         except Exception as exc:  # whatever the broker's client raises, the result is wanted
-            logger.warning("Cannot ask whether %s still holds its items: %r", self.holder, exc)
+            logger.warning("Cannot ask whether %s still holds its items: %r", self.worker, exc)
             return True
 
     def _ask(self, app: Any) -> bool:
@@ -52,4 +56,4 @@ class Fence:
             connection.connect()  # tries once, unlike what the next line would do
             channel = connection.channel()
             client = redis.Redis(connection_pool=channel.pool)
-            return client.zscore(self.leases, self.holder) is not None
+            return client.zscore(self.workers, self.worker) is not None

@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import threading
 import time
+import uuid
 from collections import deque
 from contextlib import suppress
 
@@ -18,7 +19,7 @@ import redis
 from .fence import Fence
 from .ledger import Held, Ledger, Route
 
-__all__ = ["Lease", "Orphans"]
+__all__ = ["Lease", "Past"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,43 +41,47 @@ NO_BROKER = (redis.RedisError, OSError)
 
 
 @dataclasses.dataclass
-class Orphans:
-    """Holders of this process whose connection was lost before they could give back what they held.
+class Past:
+    """What a process knows of its earlier connections to one broker."""
+
+    worker: str | None = None
+    """Its name in this life, which ends when others take what it holds."""
+
+    orphans: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    """Holders that could not give back what they held, with the acks they could not send.
 
     They are known to be dead, so that nobody needs to wait for the end of their lease.
     """
-
-    holders: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    """With the acks that each could not send."""
 
 
 class Lease:
     """The lease of one holder, from its first message to the end of its channel.
 
     Args:
-        holder: a name that nobody else has.
+        node: the worker's name, for people to read.
         seconds: how long the worker may stand still before others take what it holds.
         ledger: for the threads of the worker.
         own_ledger: with connections of its own, which give up soon; closed at the end.
         route: finds the queues of an unacked message.
-        orphans: those of this broker.
+        past: that of this broker.
     """
 
     def __init__(
         self,
-        holder: str,
+        node: str,
         seconds: float,
         ledger: Ledger,
         own_ledger: Ledger,
         route: Route,
-        orphans: Orphans,
+        past: Past,
     ) -> None:
-        self.holder = holder
+        self.holder = _unique(node)
         self.lost = False
-        self._interval_s = seconds / RENEWALS
-        self._length_s = seconds + self._interval_s
+        self._sweep_s = seconds / SWEEPS
+        self._interval_s = min(seconds / RENEWALS, ledger.visibility_s / REFRESHMENTS / 2)
+        self._length_s = seconds + seconds / RENEWALS
         self._ledger, self._own_ledger, self._route = ledger, own_ledger, route
-        self._orphans = orphans
+        self._past = past
         self._unsent: deque[str] = deque()  # acks
         self._unreturned: deque[str] = deque()  # rejected for another run
         self._outage = False
@@ -84,13 +89,13 @@ class Lease:
         self._next_refresh = self._next_sweep + ledger.visibility_s / REFRESHMENTS
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="batching-lease", daemon=True)
-        self.valid_until = self._renew(ledger, new=True)
+        self.worker, self.valid_until = self._begin(ledger, node)
         self._thread.start()
 
     @property
     def fence(self) -> Fence:
         """For the pool process: up to when nobody can have taken what is held here."""
-        return Fence(self.holder, self._ledger.keys.leases, self.valid_until)
+        return Fence(self.worker, self._ledger.keys.workers, self.valid_until)
 
     def ack(self, tag: str) -> None:
         """Remove a delivery; where the broker cannot be reached, the thread does it later."""
@@ -124,7 +129,7 @@ class Lease:
             self._return(ledger, [held for held in ledger.bury(self.holder) if held.holder == self.holder])
         except Exception as exc:  # a channel must close, whatever the state of its connection
             logger.warning("Cannot return what %s holds now, the next connection will: %r", self.holder, exc)
-            self._orphans.holders[self.holder] = list(self._unsent)
+            self._past.orphans[self.holder] = list(self._unsent)
         finally:
             ledger.client.connection_pool.disconnect()
 
@@ -146,7 +151,7 @@ class Lease:
             self._outage = False
 
     def _tick(self, ledger: Ledger) -> None:
-        self.valid_until = self._renew(ledger)
+        self._renew(ledger)
         if self.lost:
             return
         self._send_acks(ledger)
@@ -158,25 +163,34 @@ class Lease:
         if now >= self._next_sweep:
             self._sweep(ledger)
 
-    def _renew(self, ledger: Ledger, *, new: bool = False) -> float:
-        """Renew it; until when it lasts at least, counted from before the broker was asked."""
+    def _begin(self, ledger: Ledger, node: str) -> tuple[str, float]:
+        """The worker's name, and until when the lease lasts at least."""
         asked = time.monotonic()
-        if not ledger.renew(self.holder, self._length_s, new=new):
+        worker = self._past.worker
+        if worker is None or not ledger.proceed(self.holder, worker, self._length_s):
+            self._past.worker = worker = _unique(node)
+            ledger.begin(self.holder, worker, self._length_s)
+        return worker, asked + self._length_s
+
+    def _renew(self, ledger: Ledger) -> None:
+        asked = time.monotonic()  # before the broker is, so that the time of the answer does not count
+        if ledger.renew(self.holder, self.worker, self._length_s):
+            self.valid_until = asked + self._length_s
+        else:
             self.lost = True
-            return asked
-        return asked + self._length_s
+            self._past.worker = None
 
     def _sweep(self, ledger: Ledger) -> None:
-        orphans = dict(self._orphans.holders)
+        orphans = dict(self._past.orphans)
         for holder, unsent in orphans.items():
             ledger.ack(holder, unsent)
         found = ledger.bury(*orphans)
         for holder in orphans:
-            self._orphans.holders.pop(holder, None)
+            self._past.orphans.pop(holder, None)
         for start in range(0, len(found), SWEPT_AT_ONCE):
             self._return(ledger, found[start : start + SWEPT_AT_ONCE])
-            self.valid_until = self._renew(ledger)
-        self._next_sweep = time.monotonic() + self._interval_s * RENEWALS / SWEEPS
+            self._renew(ledger)
+        self._next_sweep = time.monotonic() + self._sweep_s
 
     def _return(self, ledger: Ledger, found: list[Held]) -> None:
         count = sum(ledger.requeue(held, self._route) for held in found)
@@ -199,6 +213,10 @@ class Lease:
         except BaseException:
             self._unreturned.extend(tags)  # those that went back are not this holder's any more
             raise
+
+
+def _unique(node: str) -> str:
+    return f"{node} {uuid.uuid4().hex}"
 
 
 def _drained(queue: deque[str]) -> list[str]:

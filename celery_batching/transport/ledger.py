@@ -55,9 +55,17 @@ class Ledger:
         """Seconds after which our keys go when no worker renews them."""
         return int(self.visibility_s) + OUTLIVE_S
 
-    def renew(self, holder: str, seconds: float, *, new: bool = False) -> bool:
+    def begin(self, holder: str, worker: str, seconds: float) -> None:
+        """The first lease of a worker."""
+        self._run(RENEW, holder, worker, seconds, self.expiry_s, "begin")
+
+    def proceed(self, holder: str, worker: str, seconds: float) -> bool:
+        """A new lease for a worker that had one; False when that ended without its doing."""
+        return bool(self._run(RENEW, holder, worker, seconds, self.expiry_s, "continue"))
+
+    def renew(self, holder: str, worker: str, seconds: float) -> bool:
         """Let a lease last from now on; False when its holder was declared dead."""
-        return bool(self._run(RENEW, holder, seconds, self.expiry_s, int(new)))
+        return bool(self._run(RENEW, holder, worker, seconds, self.expiry_s, "renew"))
 
     def refresh(self, holder: str) -> int:
         """Keep what a holder has from passing the visibility timeout; how much it has."""

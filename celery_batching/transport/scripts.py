@@ -49,13 +49,13 @@ class Keys:
 
     def all(self) -> list[str]:
         """In the order in which every script expects them."""
-        ours = [f"celery_batching.{self.unacked}.{name}" for name in ("held", "leases", "dead")]
+        ours = [f"celery_batching.{self.unacked}.{name}" for name in ("held", "leases", "dead", "workers")]
         return [self.of(key) for key in (self.unacked, self.index, *ours)]
 
     @property
-    def leases(self) -> str:
-        """The sorted set of living holders, by the end of their lease."""
-        return self.all()[3]
+    def workers(self) -> str:
+        """The sorted set of the workers none of whose holders were declared dead by others."""
+        return self.all()[5]
 
     def of(self, key: str) -> str:
         """A key as it is on the server."""

@@ -58,6 +58,13 @@ def to_its_queue(_client: Any, value: bytes, last: bool) -> list[Push]:
     return [Push("LPUSH" if last else "RPUSH", queue, json.dumps(payload))]
 
 
+def expire_all(record: Record) -> None:
+    """Let every lease be over and swept, as if all workers had stood still."""
+    for key in (record.leases_key, record.keys.workers):
+        record.client.zadd(key, dict.fromkeys(record.client.zrange(key, 0, -1), 1), xx=True)
+    record.ledger().bury()
+
+
 def pause(seconds: float) -> None:
     """Let time pass that is part of the scenario."""
     end = time.monotonic() + seconds
@@ -212,15 +219,24 @@ def test_the_fence_falls_with_the_lease(live: LiveSite, record: Record) -> None:
         fence = fence_of(Consumer)
         assert fence is not None
         assert fence.holds(app)
-        late = Fence(fence.holder, fence.leases, time.monotonic() - 1)
+        late = Fence(fence.worker, fence.workers, time.monotonic() - 1)
         assert late.holds(app)
-        record.ledger().bury(fence.holder)
+
+    with leased(live.broker.url) as connection:  # a lost connection is not the end of a worker
+        inbox = Inbox(connection, "q")
+        inbox.look()
+        assert inbox.channel.lease.worker == late.worker
+        expire_all(record)
         assert fence.holds(app)  # asks nobody yet
         assert not late.holds(app)
 
-    live.broker.client.set(fence.leases, "no set")  # so that the question fails
+    live.broker.client.set(fence.workers, "no set")  # so that the question fails
     assert late.holds(app)
-    live.broker.client.delete(fence.leases)
+    live.broker.client.delete(fence.workers)
+    with leased(live.broker.url) as connection:
+        inbox = Inbox(connection, "q")
+        inbox.look()
+        assert inbox.channel.lease.worker != late.worker
 
 
 def test_there_is_no_fence_without_leases(live: LiveSite) -> None:

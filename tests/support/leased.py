@@ -82,7 +82,7 @@ class Record:
     def __init__(self, client: redis.Redis, keys: Keys = KEYS) -> None:
         """Look with a client that decodes."""
         self.client, self.keys = client, keys
-        self.unacked_key, self.index_key, self.held_key, self.leases_key, self.dead_key = keys.all()
+        self.unacked_key, self.index_key, self.held_key, self.leases_key, *_ = keys.all()
 
     @cached_property
     def _binary(self) -> redis.Redis:

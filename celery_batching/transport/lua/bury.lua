@@ -1,6 +1,8 @@
 -- Declares dead the holders whose lease is over, and those that are named.
 -- ARGV: seconds our keys live, holders. Returns {tag, score, holder, ...} of what the dead still have.
-local gone = redis.call('ZRANGEBYSCORE', leases, '-inf', text(now()))
+local time = text(now())
+local gone = redis.call('ZRANGEBYSCORE', leases, '-inf', time)
+redis.call('ZREMRANGEBYSCORE', workers, '-inf', time)
 for i = 2, #ARGV do
   gone[#gone + 1] = ARGV[i]
 end

@@ -1,6 +1,6 @@
--- Stands before every script. KEYS 1 to 5 are the same in all of them; the lists of the queues follow.
-local unacked, index, held, leases, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local FIRST_LIST = 6
+-- Stands before every script. KEYS 1 to 6 are the same in all of them; the lists of the queues follow.
+local unacked, index, held, leases, dead, workers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local FIRST_LIST = 7
 
 -- Seconds of the server's clock, the only one that all holders share.
 local function now()
@@ -36,4 +36,5 @@ local function expire(seconds)
   redis.call('EXPIRE', held, seconds)
   redis.call('EXPIRE', leases, seconds)
   redis.call('EXPIRE', dead, seconds)
+  redis.call('EXPIRE', workers, seconds)
 end

@@ -1,8 +1,17 @@
 -- Makes a lease last from now on, unless its holder was declared dead.
--- ARGV: holder, seconds, seconds our keys live, 1 for a new holder. Returns 1 when it holds.
-if ARGV[4] ~= '1' and not redis.call('ZSCORE', leases, ARGV[1]) then
+-- A worker takes a new lease with each connection; that none of them ended otherwise than by its own will
+-- shows in `workers`, which its pool processes ask.
+-- ARGV: holder, worker, seconds, seconds our keys live, and 'renew', 'continue' (a new lease of a worker
+-- that had one before) or 'begin'. Returns 0 when what it goes on from is over.
+local holder, worker, how = ARGV[1], ARGV[2], ARGV[5]
+if how == 'renew' and not redis.call('ZSCORE', leases, holder) then
   return 0
 end
-redis.call('ZADD', leases, text(now() + tonumber(ARGV[2])), ARGV[1])
-expire(ARGV[3])
+if how == 'continue' and not redis.call('ZSCORE', workers, worker) then
+  return 0
+end
+local ending = text(now() + tonumber(ARGV[3]))
+redis.call('ZADD', leases, ending, holder)
+redis.call('ZADD', workers, ending, worker)
+expire(ARGV[4])
 return 1
