@@ -15,12 +15,13 @@ from typing import Any
 
 from kombu.utils.uuid import uuid
 
-from .._celery_internals import exception_info, is_cancelled, is_discarded, is_stopping
+from .._celery_internals import exception_info, is_discarded, is_stopping
 from ..core.ceilings import Ceilings
 from ..core.items import Buffer, Item, Reason
 from ..core.parts import Part
 from ..core.policy import Flush, Limits, WaitUntil, decide
 from ..pool.messages import BatchReport
+from ..transport.redis import life_of
 from .alarm import Alarm
 from .dispatch import send_to_pool
 from .holdings import Holdings
@@ -103,7 +104,7 @@ class Batcher:
     def add(self, item: Item[Any]) -> None:
         """Take a waiting item in; a batch may leave at once."""
         with self._lock:
-            if self._holdings.take_in(item.payload):
+            if self._holdings.take_in(item.payload, life_of(self._consumer)):
                 self._buffer.add(item)
                 if self._moments_to_quiet:
                     self._moments_to_quiet = QUIET_MOMENTS
@@ -197,21 +198,10 @@ class Batcher:
 
     def _leaves(self, request: Any) -> bool:
         """Whether the item is left out, since it was revoked or has expired."""
-        if not self._revoked(request):
-            return False
-        self._holdings.release([request])
-        return True
-
-    @staticmethod
-    def _revoked(request: Any) -> bool:
-        if is_cancelled(request):
-            return True
-        try:
-            return bool(request.revoked())
-        except Exception:  # the result backend is away: it cannot be marked yet
-            logger.exception("Cannot mark %s[%s] as revoked; it goes back to the queue", request.name, request.id)
-            request.reject(requeue=True)
-            return True
+        leaves: bool = request.leaves()
+        if leaves:
+            self._holdings.release([request])
+        return leaves
 
     def _limits(self, key: Hashable) -> Limits:
         options = task_of(key, self._consumer.app).batch_options

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._celery_internals import forget_request
 
@@ -22,36 +22,50 @@ logger = logging.getLogger(__name__)
 Identity = tuple[Any, ...]
 
 
+class _Holding(NamedTuple):
+    request: BatchRequest
+    life: str | None
+
+
 class Holdings:
     """Knows each item that waits or runs, and those that ended after their messages' channel had died."""
 
     def __init__(self) -> None:
-        self._held: dict[Identity, BatchRequest] = {}
-        self._awaited: dict[Identity, BatchRequest] = {}
+        self._held: dict[Identity, _Holding] = {}
+        self._awaited: dict[Identity, _Holding] = {}
 
-    def take_in(self, request: BatchRequest) -> bool:
-        """Whether the item is new here. If not, its message has its end together with the first one's."""
+    def take_in(self, request: BatchRequest, life: str | None) -> bool:
+        """Whether the item is new here. If not, its message has its end together with the first one's.
+
+        Args:
+            request: what was delivered.
+            life: the worker's name at its broker, which ends when others take what it held. What
+                still runs from an earlier life is theirs, and says nothing about this delivery.
+        """
         identity = request.identity
         known = self._held.get(identity) or self._awaited.pop(identity, None)
-        if known is None or not known.join(request):
-            self._held[identity] = request
+        if known is None or known.life != life or not known.request.join(request):
+            self._held[identity] = _Holding(request, life)
             return True
-        forget_request(request, known if identity in self._held else None)
+        forget_request(request, known.request if identity in self._held else None)
         logger.info("%s[%s] was delivered again; it runs once", request.name, request.id)
         return False
 
     def release(self, requests: Iterable[BatchRequest]) -> None:
         """These have ended, or are the broker's again."""
         for request in requests:
-            if self._held.get(request.identity) is request:
+            holding = self._held.get(request.identity)
+            if holding is not None and holding.request is request:
                 del self._held[request.identity]
 
     def lose_channel(self, running: Iterable[BatchRequest]) -> None:
         """All messages are the broker's again; only the items that run are still held, until they come again."""
-        self._held = {}
-        self._awaited = {}
+        held, self._held, self._awaited = self._held, {}, {}
         for request in running:
-            self._held[request.identity] = request
+            holding = held.get(request.identity)
+            if holding is None or holding.request is not request:
+                continue
+            self._held[request.identity] = holding
             if not request.acknowledged:
                 request.disown()
-                self._awaited[request.identity] = request
+                self._awaited[request.identity] = holding

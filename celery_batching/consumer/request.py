@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
-from .._celery_internals import Request, forget_request, signal_number
+from .._celery_internals import Request, forget_request, is_cancelled, signal_number
 from ..pool.item import terminated_here
 
 __all__ = ["BatchRequest"]
+
+logger = logging.getLogger(__name__)
 
 
 class BatchRequest(Request):
@@ -23,7 +26,6 @@ class BatchRequest(Request):
         #: How to acknowledge and to reject each message that has brought this item and whose channel lives.
         self._deliveries: list[tuple[Any, Any]] = [(self._on_ack, self._on_reject)]  # type: ignore[has-type]
         self._on_ack, self._on_reject = self._acknowledge_all, self._reject_all
-        self._disowned = False
         #: The end that no message could be told.
         self._untold: Callable[[BatchRequest], bool] | None = None
 
@@ -32,6 +34,17 @@ class BatchRequest(Request):
         """Equal for two messages that ask for the same run: a retry or a replacement has the same id only."""
         headers = self.request_dict
         return self.id, headers.get("retries") or 0, headers.get("replaced_task_nesting") or 0
+
+    def leaves(self) -> bool:
+        """Whether it was revoked, has expired or was cancelled meanwhile, and must not run."""
+        if is_cancelled(self):
+            return True
+        try:
+            return bool(self.revoked())
+        except Exception:  # the result backend is away: it cannot be marked yet
+            logger.exception("Cannot mark %s[%s] as revoked; it goes back to the queue", self.name, self.id)
+            self.reject(requeue=True)
+            return True
 
     def join(self, other: BatchRequest) -> bool:
         """Let another message of the same item have its end with this one; whether it has, or will have."""
@@ -43,19 +56,15 @@ class BatchRequest(Request):
             return True
         return self._untold(other)
 
-    def withdraw(self) -> bool:
-        """Another worker has the item, and its result; whether it must run again here, having come back since."""
-        if self._disowned and self._deliveries:
-            return True
+    def withdraw(self) -> None:
+        """Other workers have the item, and nothing about it is this one's to tell."""
         self._deliveries = []
-        self._untold = _run_again
         self.acknowledged = True
+        self._untold = _run_again
         forget_request(self, None)
-        return False
 
     def disown(self) -> None:
         """The channel of its messages is dead: nothing is told to it, and the broker gives them out again."""
-        self._disowned = True
         self._deliveries = []
 
     def _acknowledge_all(self, *how: Any) -> None:

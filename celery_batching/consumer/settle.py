@@ -70,7 +70,7 @@ class RunningBatch:
     def report(self, report: BatchReport) -> None:
         """The pool process has run the batch."""
         for request, reply in zip(self.requests, report.replies, strict=True):
-            if reply is not None and not reply.fenced:
+            if reply is not None:
                 _guarded(request, partial(_settle, request, reply))
         counts = Counter(_outcome(reply) for reply in report.replies if reply is not None and not reply.fenced)
         logger.info(
@@ -86,21 +86,7 @@ class RunningBatch:
         )
 
     def unfinished(self, report: BatchReport) -> list[Part[Any]]:
-        """The parts that must run again: those for which the time limit left no time, each with a clock of
-        its own, and the items that another worker had for a while.
-        """
-        return self._out_of_time(report) + self._back_again(report)
-
-    def _back_again(self, report: BatchReport) -> list[Part[Any]]:
-        fenced = [request for request, reply in zip(self.requests, report.replies, strict=True) if _is_fenced(reply)]
-        if fenced:
-            logger.warning("%d items of %s are another worker's now; it answers them", len(fenced), self.task.name)
-        back = [request for request in fenced if request.withdraw()]
-        for request in back:
-            request.await_rerun()
-        return [self.part.again(back)] if back else []
-
-    def _out_of_time(self, report: BatchReport) -> list[Part[Any]]:
+        """The parts for which the time limit left no time; each runs again with a clock of its own."""
         parts = [self.part.again([self.requests[position] for position in group]) for group in report.again]
         if parts:
             sizes = "+".join(str(len(part.rows)) for part in parts)
@@ -159,11 +145,11 @@ def give_up(requests: Sequence[Any], search: Search) -> None:
         _guarded(request, partial(request.on_failure, exception_info(exc)))
 
 
-def _is_fenced(reply: ItemReply | None) -> bool:
-    return reply is not None and reply.fenced
-
-
 def _settle(request: Any, reply: ItemReply) -> None:
+    if reply.fenced:
+        logger.warning("%s[%s] is another worker's now, which answers it", request.name, request.id)
+        request.withdraw()
+        return
     if reply.crash is not None:
         request.on_failure(shielded(reply.crash))
         return

@@ -67,11 +67,6 @@ class TracedItem:
         return self._payload.id
 
     @property
-    def tag(self) -> str:
-        """What the broker calls the message that brought the item."""
-        return str(self._payload.request["properties"].get("delivery_tag"))
-
-    @property
     def waits(self) -> bool:
         """Whether the tracer stands still at the body: the item takes part in the run."""
         return self.row is not None and self.reply is None
@@ -87,8 +82,8 @@ class TracedItem:
             self._tracer.switch()
 
     def withdraw(self) -> None:
-        """Trace to the end without storing anything: another worker has the item."""
-        self._tracer.switch(Raised(Ignore("another worker has it")))
+        """Trace to the end without storing anything: other workers have the item."""
+        self._tracer.switch(Raised(Ignore("other workers have it")))
         if self.reply is not None:
             self.reply = self.reply._replace(fenced=True)
 

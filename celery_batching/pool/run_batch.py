@@ -39,14 +39,14 @@ def run_batch(payload: BatchPayload) -> BatchReport:
             item.start()
         waiting = [item for item in items if item.waits]
         outcomes = model.outcomes(waiting)
-        lost = payload.fence.lost(task.app, [item.tag for item in waiting]) if payload.fence else ()
+        ours = payload.fence is None or payload.fence.holds(task.app)
         for item, outcome in zip(waiting, outcomes, strict=True):
             if outcome is UNFINISHED:
                 park(item)
-            elif item.tag in lost:
-                item.withdraw()
-            else:
+            elif ours:
                 item.finish(outcome)  # stores the result, calls back, sends postrun
+            else:
+                item.withdraw()
     terminated_here.difference_update(item.id for item in items)
     for item in items:
         _warn_of_bypass(task, item)

@@ -13,7 +13,7 @@ from ._kombu import kombu_redis
 from .channel import Channel, Leased, SentinelChannel
 from .fence import Fence
 
-__all__ = ["Leasing", "SentinelTransport", "Transport", "fence_of", "lease_connection"]
+__all__ = ["Leasing", "SentinelTransport", "Transport", "fence_of", "lease_connection", "life_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +79,12 @@ def lease_connection(connection: Any, leasing: Leasing) -> None:
 def _leased(stock: Any) -> Any:
     cls = stock()
     return _LEASED.get(cls, cls)
+
+
+def life_of(consumer: Any) -> str | None:
+    """The worker's name at its broker, which ends when others take what it held; None without leases."""
+    fence = fence_of(consumer)
+    return None if fence is None else fence.worker
 
 
 def fence_of(consumer: Any) -> Fence | None:

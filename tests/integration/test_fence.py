@@ -41,7 +41,7 @@ def test_a_worker_that_wakes_leaves_its_items_to_the_other(
 
     assert 2 == item.get(timeout=WAIT_S)
     assert other.node == item._get_task_meta()["worker"]
-    first.wait_for(lambda: "are another worker's now" in first.log(), "it leaves the item to the other", WAIT_S)
+    first.wait_for(lambda: "is another worker's now" in first.log(), "it leaves the item to the other", WAIT_S)
     other.terminate()
     assert 6 == double.delay(3).get(timeout=WAIT_S)
     assert 2 == item.get(timeout=WAIT_S)
