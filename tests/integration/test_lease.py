@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kombu import Connection
+from kombu.transport import redis as kombu_redis
 
 from celery_batching.transport.fence import Fence
 from celery_batching.transport.ledger import Held, Push
-from celery_batching.transport.redis import fence_of
+from celery_batching.transport.redis import Leasing, fence_of, lease_connection
 from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.leased import Inbox, Record, in_threads, leased, publish, stock
 from tests.support.redis_server import RedisServer
@@ -257,6 +259,17 @@ def test_redis_without_acks_stays_as_it_is(live: LiveSite, record: Record) -> No
         assert not record.living
         assert not record.unacked
         message.ack()
+
+
+def test_a_transport_of_the_users_own_stays_as_it_is(live: LiveSite) -> None:
+    """Only kombu's very classes are replaced, not one that a user has made of them."""
+
+    class OwnTransport(kombu_redis.Transport):
+        pass
+
+    with Connection(live.broker.url, transport=OwnTransport) as connection:
+        lease_connection(connection, Leasing("tests", 10.0))
+        assert OwnTransport is type(connection.transport)
 
 
 def test_a_message_without_a_queue_to_return_to_stays_unacked(live: LiveSite, record: Record) -> None:

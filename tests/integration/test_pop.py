@@ -273,6 +273,27 @@ def test_without_tracking_messages_come_by_asking_again(
     assert 1 == len([line for line in caplog.messages if "does not tell of new messages" in line])
 
 
+def test_work_goes_on_at_a_full_server(start_redis: Callable[..., RedisServer], open_site: SiteFixture) -> None:
+    """A server that refuses all that needs memory lets a worker take, renew, return and ack."""
+    live = open_site(redis=start_redis())
+    record = Record(live.broker.client)
+    publish(live.broker.url, "q", 1, 2, 3)
+    with leased(live.broker.url, seconds=1.0, visibility_timeout=1) as connection:
+        inbox = Inbox(connection, "q", prefetch=2)
+        live.broker.client.config_set("maxmemory", 1)
+        inbox.wait_for(2)
+        scores = record.scores
+        wait_until(lambda: record.scores != scores, "a refreshment")
+        inbox.messages[0].reject(requeue=True)
+        inbox.wait_for(3)[2].ack()
+        inbox.messages[1].ack()
+        inbox.wait_for(4)[3].ack()
+        assert not inbox.channel.lease.lost
+        live.broker.client.config_set("maxmemory", 0)
+
+    assert [1, 2, 3, 1] == inbox.bodies
+
+
 def test_behind_sentinel(start_redis: Callable[..., RedisServer], open_site: SiteFixture, tmp_path: Path) -> None:
     """The lease works where Sentinel names the server."""
     server = start_redis()

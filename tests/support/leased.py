@@ -95,6 +95,11 @@ class Record:
         return set(self.client.hkeys(self.unacked_key))
 
     @property
+    def scores(self) -> dict[str, float]:
+        """When each unacked message was delivered, or refreshed."""
+        return dict(self.client.zrange(self.index_key, 0, -1, withscores=True))
+
+    @property
     def holders(self) -> dict[str, str]:
         """The holder of each held tag."""
         return {tag: value.partition(" ")[2] for tag, value in self.client.hgetall(self.held_key).items()}

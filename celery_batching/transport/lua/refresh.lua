@@ -8,6 +8,7 @@ for i = 1, #entries, 2 do
   if holder == ARGV[1] and still_has(tag, score) then
     count = count + 1
     local fresh = text(time)
+    redis.call('HDEL', held, tag) -- first, as a full server allows this, and after one write all others
     redis.call('ZADD', index, fresh, tag)
     redis.call('HSET', held, tag, fresh .. ' ' .. holder)
   end

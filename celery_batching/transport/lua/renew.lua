@@ -11,6 +11,7 @@ if how == 'continue' and not redis.call('ZSCORE', workers, worker) then
   return 0
 end
 local ending = text(now() + tonumber(ARGV[3]))
+redis.call('ZREM', leases, holder) -- a full server allows this, and after one write all others of a script
 redis.call('ZADD', leases, ending, holder)
 redis.call('ZADD', workers, ending, worker)
 expire(ARGV[4])
