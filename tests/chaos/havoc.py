@@ -137,8 +137,10 @@ class Havoc:
 
     def _restart_redis(self, slot: Slot, event: Event) -> None:
         self.redis.stop()
-        self._pass(event.share * DOWN_S)
-        self.redis.start()
+        try:
+            self._pass(event.share * DOWN_S)
+        finally:
+            self.redis.start()
 
     def _pass(self, seconds: float) -> None:
         end = time.monotonic() + seconds

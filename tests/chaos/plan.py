@@ -10,7 +10,7 @@ from dataclasses import dataclass
 PARTS = {"raises": 0.015, "ends": 0.006, "entry": 0.02, "slow": 0.02}
 
 #: What is done: `kill_child` and `kill_worker` with SIGKILL, `terminate` with SIGTERM, `pause` with SIGSTOP for a
-#: moment; `cut` ends some of a worker's connections to Redis, `restart_redis` all of everybody's.
+#: moment; `cut` ends some of a worker's connections to Redis, `restart_redis` kills it and starts it with what it kept.
 EVENTS = ("kill_child", "kill_worker", "terminate", "pause", "cut", "restart_redis")
 
 #: Workers that take the items.

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from tests.chaos.callers import Call, Outcome
 from tests.chaos.plan import Item, Plan
 from tests.support.apps.chaotic import answer
+
+#: Wrong items that a failure lists.
+SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -29,20 +32,22 @@ class Verdict:
 
     plan: Plan
     calls: Sequence[Call]
-    #: What the result backend said after everything.
-    kept: Mapping[int, Outcome]
     runs: Sequence[Run]
     #: The pool processes that the plan has killed.
     killed: Collection[int]
 
-    def wrong(self) -> list[str]:
-        """The calls whose caller or whose kept result has not what belongs to the item, in words."""
+    def wrong(self, outcomes: Mapping[int, Outcome | None]) -> list[str]:
+        """The items whose outcome, as their callers got it or as the backend keeps it, is not theirs, in words."""
         told = [
-            f"{item}: its caller got {call.outcome}, the backend has {self.kept.get(item.number)}"
-            for item, call in zip(self.plan.items, self.calls, strict=True)
-            if not (self._is_right(item, call.outcome) and self._is_right(item, self.kept.get(item.number)))
+            f"{item}: {outcome}"
+            for item in self.plan.items
+            if not self._is_right(item, outcome := outcomes.get(item.number))
         ]
-        return [*told[:20], *([f"and {len(told) - 20} more"] if len(told) > 20 else [])]
+        return [*told[:SHOWN], *([f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else [])]
+
+    def got(self) -> dict[int, Outcome | None]:
+        """What the callers got."""
+        return {call.number: call.outcome for call in self.calls}
 
     def bystanders(self) -> list[int]:
         """The good items that failed since they were alone in a process that was killed from outside."""
@@ -55,16 +60,15 @@ class Verdict:
     def summary(self, done: Mapping[str, int]) -> str:
         """One line: events by kind, items, results, errors by kind, runs, duplicates, longest stall and wait."""
         errors = Counter(call.outcome[1] for call in self.calls if call.outcome and call.outcome[0] != "SUCCESS")
-        answered = sorted(call.answered for call in self.calls if call.answered)
-        waits = [call.answered - call.sent for call in self.calls if call.answered and call.sent]
+        times = [(call.answered, call.sent) for call in self.calls if call.answered and call.sent]
         return (
             f"seed {self.plan.seed}: events {sum(done.values())} ({counts(done)}), items {len(self.calls)},"
-            f" results {len(answered)}, errors {sum(errors.values())} ({counts(errors)}),"
+            f" results {len(times)}, errors {sum(errors.values())} ({counts(errors)}),"
             f" bystanders {len(self.bystanders())},"
             f" runs {sum(run.what == 'begin' for run in self.runs)}, begun again {times_again(self.runs, 'begin')},"
             f" duplicates {times_again(self.runs, 'end')},"
-            f" longest stall {max((b - a for a, b in pairwise(answered)), default=0.0):.1f} s,"
-            f" longest wait {max(waits, default=0.0):.1f} s"
+            f" longest stall {longest_stall(times):.1f} s,"
+            f" longest wait {max((answered - sent for answered, sent in times), default=0.0):.1f} s"
         )
 
     def _is_right(self, item: Item, outcome: Outcome | None) -> bool:
@@ -97,6 +101,15 @@ def read_runs(folder: Path) -> list[Run]:
     """The notes of all processes, those of each in order."""
     lines = (line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines())
     return [Run(**json.loads(line)) for line in lines]
+
+
+def longest_stall(times: Sequence[tuple[float, float]]) -> float:
+    """The longest time in which callers waited and none got an answer; `times`: when each was answered, and sent."""
+    longest, waiting_since, until = 0.0, math.inf, math.inf
+    for answered, sent in sorted(times, reverse=True):  # so that those still waiting then are known
+        longest = max(longest, until - max(answered, waiting_since)) if until < math.inf else longest
+        waiting_since, until = min(waiting_since, sent), answered
+    return max(longest, until - waiting_since) if times else 0.0
 
 
 def times_again(runs: Sequence[Run], what: str) -> int:
