@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import psutil
 import pytest
@@ -25,10 +26,10 @@ from tests.support.worker_process import START_S, WorkerProcess
 PAUSE_S, DOWN_S = 1.0, 1.0
 
 #: Seconds for a worker to end after SIGTERM, with a batch that it searches.
-END_S = 30.0
+END_S = 25.0
 
-#: Characters of the log of a worker that has ended by itself.
-SHOWN_LOG = 6000
+#: Characters of the log of a worker that has ended by itself, or does not end.
+SHOWN_LOG = 8000
 
 
 @dataclass
@@ -95,7 +96,7 @@ class Havoc:
                 see_off(slot.worker)
                 self._replace(slot)
             elif time.monotonic() > slot.leaving + END_S:
-                pytest.fail(f"{slot.worker.node} does not end after SIGTERM\n{slot.worker.log()[-SHOWN_LOG:]}")
+                fail_as_stuck(slot.worker)
         elif not slot.worker.running:
             code, log = slot.worker.wait(), slot.worker.log()[-SHOWN_LOG:]
             if not wishes.REVIVE:
@@ -158,10 +159,22 @@ def ports_of(worker: WorkerProcess) -> set[int]:
 
 def see_off(worker: WorkerProcess) -> None:
     """A worker was told to end: it ends with 0, and so do the processes of its session."""
-    wait_until(lambda: not worker.running, f"{worker.node} ends", END_S, saw=worker.log)
+    try:
+        wait_until(lambda: not worker.running, f"{worker.node} ends", END_S)
+    except pytest.fail.Exception:
+        fail_as_stuck(worker)
     wait_until(lambda: not others_in_session(worker.pid), f"no process of {worker.node} stays behind", 5.0)
     code = worker.wait()
     assert 0 == code, f"{worker.node} ended with {code}\n{worker.log()[-SHOWN_LOG:]}"
+
+
+def fail_as_stuck(worker: WorkerProcess) -> NoReturn:
+    """Say where a worker stands that does not end: on SIGUSR1 Celery logs the stacks of its threads."""
+    before = len(worker.log())
+    worker.signal(signal.SIGUSR1)
+    with suppress(pytest.fail.Exception):
+        wait_until(lambda: "MainThread" in worker.log()[before:], "the stacks", 5.0)
+    pytest.fail(f"{worker.node} does not end after SIGTERM\n{worker.log()[-SHOWN_LOG:]}")
 
 
 def others_in_session(leader: int) -> list[int]:

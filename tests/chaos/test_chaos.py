@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.chaos import callers, wishes
 from tests.chaos.callers import Call, outcomes
 from tests.chaos.havoc import Havoc
 from tests.chaos.plan import EVENTS, RATE, Plan, make_plan
-from tests.chaos.verdict import Verdict, counts, read_runs
+from tests.chaos.verdict import Verdict, read_runs
 from tests.support.apps.chaotic import RUNS
 from tests.support.child_process import ChildProcess
 from tests.support.redis_server import RedisServer
@@ -63,7 +63,7 @@ def test_chaos(
         )
 
     done: Counter[str] = Counter()
-    with repeatable(seed, done):
+    with wishes.repeatable(seed, "test_chaos", done):
         havoc = Havoc(live, redis, start, done)
         with calling(live, plan, tmp_path) as program:
             calls = wreak(havoc, plan, program)
@@ -108,12 +108,3 @@ def calling(live: LiveSite, plan: Plan, folder: Path) -> Iterator[ChildProcess]:
         yield program
     finally:
         program.kill()
-
-
-@contextmanager
-def repeatable(seed: int, done: Mapping[str, int]) -> Iterator[None]:
-    """Let a failure say how it is run again."""
-    try:
-        yield
-    except (Exception, pytest.fail.Exception) as error:
-        pytest.fail(f"seed {seed}, after {counts(done)}: {error}\nTo run it again: {wishes.again(seed)}", pytrace=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,23 +45,25 @@ def test_sigterm_at_random_moments(
     model = live.app("chaotic").tasks["chaotic.model"]
     results: list[AsyncResult] = []
 
-    for _ in range(wishes.ROUNDS):
-        worker = start_worker("chaotic", site=live, pool=wishes.POOL, env={RUNS: str(tmp_path)})
-        moment = time.monotonic() + chance.uniform(0, MOST_S)
-        results += [model.delay(x, "good") for x in range(len(results), len(results) + ITEMS)]
-        wait_until(lambda until=moment: time.monotonic() >= until, "the moment comes", MOST_S + 1)
-        worker.signal(signal.SIGTERM)
-        see_off(worker)
-    unanswered = sum(not result.ready() for result in results)
-    last = start_worker("chaotic", site=live, pool=wishes.POOL, env={RUNS: str(tmp_path)})
+    done: Counter[str] = Counter()
+    with wishes.repeatable(seed, "test_sigterm", done):
+        for _ in range(wishes.ROUNDS):
+            worker = start_worker("chaotic", site=live, pool=wishes.POOL, env={RUNS: str(tmp_path)})
+            moment = time.monotonic() + chance.uniform(0, MOST_S)
+            results += [model.delay(x, "good") for x in range(len(results), len(results) + ITEMS)]
+            wait_until(lambda until=moment: time.monotonic() >= until, "the moment comes", MOST_S + 1)
+            worker.signal(signal.SIGTERM)
+            see_off(worker)
+            done["SIGTERM"] += 1
+        unanswered = sum(not result.ready() for result in results)
+        last = start_worker("chaotic", site=live, pool=wishes.POOL, env={RUNS: str(tmp_path)})
 
-    assert [answer(x) for x in range(wishes.ROUNDS * ITEMS)] == [result.get(timeout=LAST_S) for result in results]
-    wait_until(lambda: not live.leftovers(), "none is pending", saw=live.leftovers)
-    last.signal(signal.SIGTERM)
-    see_off(last)
-    duplicates = times_again(read_runs(tmp_path), "end")
+        assert [answer(x) for x in range(wishes.ROUNDS * ITEMS)] == [result.get(timeout=LAST_S) for result in results]
+        wait_until(lambda: not live.leftovers(), "none is pending", saw=live.leftovers)
+        last.signal(signal.SIGTERM)
+        see_off(last)
     with capsys.disabled():
         print(  # noqa: T201 - what a person looks at
             f"\nseed {seed}: SIGTERM {wishes.ROUNDS}, results {len(results)},"
-            f" for the last worker {unanswered}, duplicates {duplicates}"
+            f" for the last worker {unanswered}, duplicates {times_again(read_runs(tmp_path), 'end')}"
         )

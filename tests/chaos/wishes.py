@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
 
 #: CHAOS_SEEDS: so many seeds, from 1 on; or with a comma these ones, as in `3,7` or `7,`.
 _seeds = os.environ.get("CHAOS_SEEDS") or "1"
@@ -24,8 +28,26 @@ WITHOUT = [kind for kind in (os.environ.get("CHAOS_WITHOUT") or "").split(",") i
 REVIVE = bool(os.environ.get("CHAOS_REVIVE"))
 
 
-def again(seed: int) -> str:
-    """The command that runs one seed again."""
-    same = {"CHAOS_POOL": POOL, "CHAOS_WITHOUT": ",".join(WITHOUT), "CHAOS_REVIVE": "1" if REVIVE else ""}
-    wishes = {"CHAOS_SEEDS": f"{seed},", "CHAOS_ITEMS": str(ITEMS), **{k: v for k, v in same.items() if v}}
-    return " ".join([*(f"{name}={value}" for name, value in wishes.items()), "make chaos PYTEST_ARGS=-ktest_chaos"])
+@contextmanager
+def repeatable(seed: int, test: str, done: Mapping[str, int]) -> Iterator[None]:
+    """Let the failure of a test say after what it came, and how it is run again."""
+    try:
+        yield
+    except (Exception, pytest.fail.Exception) as error:
+        events = ", ".join(f"{kind} {count}" for kind, count in sorted(done.items())) or "nothing"
+        pytest.fail(f"seed {seed}, after {events}: {error}\nTo run it again: {again(seed, test)}")
+
+
+def again(seed: int, test: str) -> str:
+    """The command that runs one test with one seed again."""
+    wished = {
+        "CHAOS_SEEDS": f"{seed},",
+        "CHAOS_ITEMS": ITEMS,
+        "CHAOS_ROUNDS": ROUNDS,
+        "CHAOS_POOL": POOL,
+        "CHAOS_WITHOUT": ",".join(WITHOUT),
+        "CHAOS_REVIVE": "1" if REVIVE else "",
+    }
+    return " ".join(
+        [f"{name}={value}" for name, value in wished.items() if value] + [f"make chaos PYTEST_ARGS=-k{test}"]
+    )
