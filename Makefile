@@ -20,8 +20,13 @@ DEMO_ARGS := $(if $(filter-out 0,$(KEEP)),--keep) $(if $(CALLERS),--callers=$(CA
 #: Anything for pytest: make test PYTEST_ARGS="tests/unit -k policy"
 PYTEST_ARGS ?=
 
+#: The chaos test, long; for what else it can be told see tests/chaos/wishes.py: make chaos CHAOS_SEEDS=3,7
+CHAOS_SEEDS ?= 20
+CHAOS_ITEMS ?= 1000
+CHAOS_ROUNDS ?= 50
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-wheel lint clean
+.PHONY: help demo test test-wheel chaos lint clean
 .DELETE_ON_ERROR:
 .PRECIOUS: %/.torch
 
@@ -34,6 +39,7 @@ demo: $(VENV)/.demo ## Run the example under load and compare it with plain Cele
 test: $(VENV)/.test ## Run the test suite (WITH_CELERY=5.6.3, PYTEST_ARGS=...)
 	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),tests/unit tests/integration)
 	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 tests/acceptance)  # hundreds of callers: alone on the machine
+	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 tests/chaos)
 
 # Run in a copy without the package's source, so that the wheel's is imported: it comes first on the path.
 test-wheel: $(VENV)/.lint ## Build the wheel and run the acceptance tests against it
@@ -42,6 +48,12 @@ test-wheel: $(VENV)/.lint ## Build the wheel and run the acceptance tests agains
 	$(BIN)/pip install -qq --no-deps --target build/wheel build/*.whl
 	cp -R tests example_project pyproject.toml build
 	cd build && PYTHONPATH=$(CURDIR)/build/wheel ../$(BIN)/python -m pytest -n 0 tests/acceptance $(PYTEST_ARGS)
+
+chaos: export CHAOS_SEEDS := $(CHAOS_SEEDS)
+chaos: export CHAOS_ITEMS := $(CHAOS_ITEMS)
+chaos: export CHAOS_ROUNDS := $(CHAOS_ROUNDS)
+chaos: $(VENV)/.test ## Kill workers and Redis at random moments, with 20 seeds (CHAOS_SEEDS=3,7 CHAOS_ITEMS=1000)
+	$(BIN)/python -m pytest -n 0 tests/chaos $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint ## Check style and types
 	$(BIN)/ruff check
