@@ -27,8 +27,8 @@ from tests.support.redis_server import RedisServer
 from tests.support.sites import LiveSite
 from tests.support.worker_process import ROOT, WorkerProcess
 
-#: How soon the items of a killed worker come back: held for 10 s, with a look each 2 s.
-BACK = {"broker_transport_options": {"visibility_timeout": 10, "unacked_restore_interval": 2}}
+#: So soon others take what a killed worker held.
+BACK = {"batching_lease": 2}
 
 #: Celery's setting for a result backend that may be away for a moment: else a result that cannot
 #: be stored becomes the failure of its item, with the error of the connection.
