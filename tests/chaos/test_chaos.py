@@ -72,14 +72,18 @@ def test_chaos(
         verdict = Verdict(plan, calls, read_runs(runs), havoc.killed)
         with capsys.disabled():
             print(f"\n{verdict.summary(done)}")  # noqa: T201 - what a person looks at
-        wrong = verdict.wrong(verdict.got())
-        assert not wrong, "\n".join(["callers got", *wrong])
+        refuse("callers got", verdict.wrong(verdict.got()))
         havoc.until(lambda: not live.leftovers(), "nothing is unacked, every key expires", SETTLE_S)
         havoc.end()
         # Whatever ran twice has not made a right result wrong.
-        wrong = verdict.wrong(outcomes(live.app("chaotic"), range(len(plan.items))))
-        assert not wrong, "\n".join(["the backend keeps", *wrong])
+        refuse("the backend keeps", verdict.wrong(outcomes(live.app("chaotic"), range(len(plan.items)))))
         assert [] == live.leftovers()
+
+
+def refuse(who: str, wrong: list[str]) -> None:
+    """Fail with a line for each wrong item."""
+    if wrong:
+        pytest.fail("\n".join([who, *wrong]))
 
 
 def plan_of(seed: int) -> Plan:

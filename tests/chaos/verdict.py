@@ -37,9 +37,12 @@ class Verdict:
     killed: Collection[int]
 
     def wrong(self, outcomes: Mapping[int, Outcome | None]) -> list[str]:
-        """The items whose outcome, as their callers got it or as the backend keeps it, is not theirs, in words."""
+        """The items whose outcome, as their callers got it or as the backend keeps it, is not theirs, in words.
+
+        How often their runs began and ended tells a lost message from a lost result.
+        """
         told = [
-            f"{item}: {outcome}"
+            f"{item}: {outcome}, runs begun {self._runs(item, 'begin')}, ended {self._runs(item, 'end')}"
             for item in self.plan.items
             if not self._is_right(item, outcome := outcomes.get(item.number))
         ]
@@ -70,6 +73,9 @@ class Verdict:
             f" longest stall {longest_stall(times):.1f} s,"
             f" longest wait {max((answered - sent for answered, sent in times), default=0.0):.1f} s"
         )
+
+    def _runs(self, item: Item, what: str) -> int:
+        return sum(item.number in run.items for run in self.runs if run.what == what)
 
     def _is_right(self, item: Item, outcome: Outcome | None) -> bool:
         if item.kind == "ends":
