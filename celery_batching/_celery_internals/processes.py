@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from billiard.common import human_status
@@ -20,6 +20,7 @@ __all__ = [
     "forks",
     "is_discarded",
     "is_solo",
+    "keep_written_jobs",
     "loaded_torch",
     "on_escape",
     "pool_process_index",
@@ -97,3 +98,24 @@ def on_escape(job: Any, tell: Callable[[BaseException], None]) -> None:
             tell(exc)
 
     future.add_done_callback(look)
+
+
+def keep_written_jobs(pool: Any, jobs: Callable[[], Iterable[Any]]) -> None:
+    """Let the pool keep the jobs that are on their way to a process, when the connection or the worker ends.
+
+    AsynPool then drops what no process has accepted yet. What was written to a process by then
+    runs nevertheless, and nobody would hear of its end.
+    """
+    flush = pool.flush
+    if not callable(flush) or hasattr(flush, "keeps_written_jobs"):
+        return
+
+    def keep_and_flush() -> None:
+        for job in jobs():
+            process = getattr(job, "_write_to", None)
+            if process is not None and process._is_alive():
+                job._accepted = True
+        flush()
+
+    keep_and_flush.keeps_written_jobs = True  # type: ignore[attr-defined]
+    pool.flush = keep_and_flush

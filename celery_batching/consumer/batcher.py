@@ -15,7 +15,7 @@ from typing import Any
 
 from kombu.utils.uuid import uuid
 
-from .._celery_internals import exception_info, is_discarded, is_stopping
+from .._celery_internals import PreforkPool, exception_info, is_discarded, is_stopping
 from ..core.ceilings import Ceilings
 from ..core.items import Buffer, Item, Reason
 from ..core.parts import Part
@@ -25,7 +25,7 @@ from ..transport.redis import life_of
 from .alarm import Alarm
 from .dispatch import send_to_pool
 from .holdings import Holdings
-from .intake import key_of, task_of
+from .intake import key_of, limits_of, set_apart
 from .reruns import Reruns
 from .settle import RunningBatch
 from .slots import Slots
@@ -78,6 +78,7 @@ class Batcher:
         self._alarm = Alarm(consumer, self._ring)
         self._generation = 0
         self._blocks_reading = slots.block_the_loop
+        self._shares_process = not isinstance(consumer.pool, PreforkPool)  # a crash of the model ends the worker
         self._moments_to_quiet = 0
 
     def open(self) -> None:
@@ -99,11 +100,14 @@ class Batcher:
             self._reruns.clear()
             for batch in [batch for batch in self._running.values() if is_discarded(batch.job)]:
                 del self._running[batch.id]  # its end will never be told, and its items come again
-            self._holdings.lose_channel(request for batch in self._running.values() for request in batch.requests)
+            if not is_stopping():  # else the channel lives until the running batches have ended
+                self._holdings.lose_channel(request for batch in self._running.values() for request in batch.requests)
 
     def add(self, item: Item[Any]) -> None:
         """Take a waiting item in; a batch may leave at once."""
         with self._lock:
+            if self._shares_process and self._holdings.is_suspect(item.payload):
+                set_apart(item)
             if self._holdings.take_in(item.payload, life_of(self._consumer)):
                 self._buffer.add(item)
                 if self._moments_to_quiet:
@@ -116,6 +120,11 @@ class Batcher:
             self._moments_to_quiet = QUIET_MOMENTS
             if not self._evaluating:
                 self._alarm.set(time.monotonic() + QUIET_S)
+
+    def jobs(self) -> list[Any]:
+        """What the pool gave for the batches it has."""
+        with self._lock:
+            return [batch.job for batch in self._running.values()]
 
     def snapshot(self) -> dict[str, Any]:
         """What is waiting and running, for ``inspect stats``."""
@@ -185,7 +194,7 @@ class Batcher:
             items = self._take(decision.key, decision.size, now)
             if items:  # else all of them were revoked or expired, and the next window may go
                 part = Part.whole([item.payload for item in items])
-                waited_s = now - min(item.arrived for item in items)
+                waited_s = max(now - min(item.arrived for item in items), 0.0)
                 return RunningBatch(uuid(), part.rows[0].task, part, decision.reason, waited_s)
 
     def _take(self, key: Hashable, size: int, now: float) -> list[Item[Any]]:
@@ -204,8 +213,7 @@ class Batcher:
         return leaves
 
     def _limits(self, key: Hashable) -> Limits:
-        options = task_of(key, self._consumer.app).batch_options
-        return Limits(self._ceilings.cap(key, options.max_batch_size), options.max_wait)
+        return limits_of(key, self._consumer.app, self._ceilings)
 
     def _send(self, batch: RunningBatch) -> None:
         self._running[batch.id] = batch

@@ -17,6 +17,7 @@ from .._celery_internals import (
     exception_info,
     forks,
     in_loop_thread,
+    keep_written_jobs,
     on_escape,
     raised,
 )
@@ -121,6 +122,7 @@ class BatchingStep(bootsteps.StartStopStep):
 
     def _begin(self) -> None:
         self._started = True
+        keep_written_jobs(self._consumer.pool, self._batcher.jobs)
         self._high_priority_first = self._consumer.connection.transport.driver_type == "amqp"
         if self._prepared:
             self._batcher.open()

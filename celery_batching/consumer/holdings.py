@@ -33,6 +33,13 @@ class Holdings:
     def __init__(self) -> None:
         self._held: dict[Identity, _Holding] = {}
         self._awaited: dict[Identity, _Holding] = {}
+        self._waited: set[Identity] = set()
+
+    def is_suspect(self, request: BatchRequest) -> bool:
+        """Whether a worker may have died of the item: it is delivered again, and not only because
+        the connection was lost while it waited here.
+        """
+        return bool(request.delivery_info.get("redelivered")) and request.identity not in self._waited
 
     def take_in(self, request: BatchRequest, life: str | None) -> bool:
         """Whether the item is new here. If not, its message has its end together with the first one's.
@@ -61,6 +68,7 @@ class Holdings:
     def lose_channel(self, running: Iterable[BatchRequest]) -> None:
         """All messages are the broker's again; only the items that run are still held, until they come again."""
         held, self._held, self._awaited = self._held, {}, {}
+        self._waited = set(held)
         for request in running:
             holding = held.get(request.identity)
             if holding is None or holding.request is not request:

@@ -100,7 +100,8 @@ class RunningBatch:
 
         The items that remote control ended are left out. When the process was killed on their
         account, the others run again as they are; else the batch is halved, until the item that
-        kills its process alone is known and fails.
+        kills its process alone is known and fails. An item that was alone from the start runs once
+        more, unless it exceeded a time limit or is to be rejected.
         """
         exc = raised(info)
         rest = [request for request in self.requests if not is_cancelled(request)]
@@ -108,7 +109,7 @@ class RunningBatch:
         for request in ended:
             _guarded(request, partial(request.on_failure, info))
         self.part.search.restarts += not ended
-        if not isinstance(exc, _LOST) or len(self.requests) == 1:
+        if not isinstance(exc, _LOST) or self._is_guilty(exc):
             for request in rest:
                 self._fail(request, info, exc)
             return []
@@ -119,8 +120,15 @@ class RunningBatch:
         if self.part.search.exhausted:
             give_up(rest, self.part.search)
             return []
-        logger.warning("Batch %s size=%d lost: %r; running it again in halves", self.task.name, len(rest), exc)
-        return self.part.halves()
+        logger.warning("Batch %s size=%d lost: %r; running it again", self.task.name, len(rest), exc)
+        return self.part.halves() if len(rest) > 1 else [self.part.again(rest)]
+
+    def _is_guilty(self, exc: BaseException) -> bool:
+        """Whether the one item of this batch ended the process: once may have been by chance, from outside."""
+        if len(self.requests) > 1:
+            return False
+        once = self.part.search.restarts == 1
+        return not once or isinstance(exc, TimeLimitExceeded) or bool(self.task.reject_on_worker_lost)
 
     def soft_timeout(self, timeout: float) -> None:
         """The soft limit struck; the exception is raised in the pool process."""

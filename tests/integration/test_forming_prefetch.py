@@ -9,6 +9,7 @@ import pytest
 from celery import Task
 from celery.result import AsyncResult
 
+from tests.integration.test_delivered_again import AGAIN
 from tests.support.batch_lines import batches_of
 from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.sites import LiveSite
@@ -51,12 +52,11 @@ def test_the_next_batch_fills_while_one_runs(
 
     two_full_batches(worker)
     with busy(worker, worker.task("double")) as running:
-        before = len(worker.journal.wait_for("run", 4))  # three of them by the batches above
         worker.drop_broker_connections()
         worker.wait_for(lambda: 2 == worker.log().count("Connected to "), "the worker is back")
     assert 0 == running.get(timeout=20)
     # The broker takes its time to give the lost call out again; until then it is nowhere to be seen.
-    worker.journal.wait_for("run", before + 1, timeout=30)
+    worker.wait_for(lambda: AGAIN in worker.log(), "the call that ran has come again", 30)
     wait_until(lambda: not worker.live.leftovers(), "the call that came back is settled", 20)
     two_full_batches(worker)
 
