@@ -85,6 +85,21 @@ def test_a_setup_that_exits_is_a_setup_that_fails(start_worker: WorkerFixture, p
     assert 1 == len(worker.journal.entries("setup"))
 
 
+@pytest.mark.parametrize("way", ["dies late", "dies in a replacement"])
+def test_a_setup_that_ends_its_process_ends_the_worker(start_worker: WorkerFixture, way: str) -> None:
+    """Processes that die in setup without a word are started three times, not for ever, and nothing is lost."""
+    worker = start_worker("startup", env={startup.SETUP: way}, extra=["--max-tasks-per-child=1"], wait_ready=False)
+    waiting = [worker.task("embed").delay(x) for x in range(6)]
+
+    log = end_of(worker)
+
+    (message,) = [line for line in log.splitlines() if ENDS in line]
+    assert "CRITICAL" in message
+    assert "3 pool processes in a row died during setup(), the last one by exitcode 7" in message
+    start_worker("startup", site=worker.live, pool="threads")
+    assert [[2 * x, "cpu"] for x in range(6)] == [one.get(timeout=20) for one in waiting]
+
+
 def test_a_slow_setup_loses_nothing(start_worker: WorkerFixture) -> None:
     """A setup that takes longer than Celery's patience with new processes runs once; early calls are answered."""
     worker = start_worker("startup", env={startup.SETUP: "is slow"}, wait_ready=False)

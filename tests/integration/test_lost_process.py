@@ -129,3 +129,34 @@ def test_a_process_that_dies_while_idle_is_replaced(shared_worker: WorkerFixture
     assert 4 == deadly.delay(2).get(timeout=SEARCH_S)
     assert time.monotonic() - started < 5
     assert first["pid"] != worker.journal.entries("run")[1]["pid"]
+
+
+def test_too_many_deaths_in_a_minute_end_the_worker(start_worker: WorkerFixture) -> None:
+    """One process more than the setting allows ends the worker with its name; what has no end goes back."""
+    worker = start_worker("faulty", settings={"batching_max_restarts_per_minute": 3})
+    deadly = worker.task("exits")
+    with busy(worker, deadly):
+        items = [deadly.delay(-1) for _ in range(8)]
+        wait_for_waiting(worker, 8)
+
+    assert 0 != worker.wait(SEARCH_S)
+
+    (line,) = [line for line in worker.log().splitlines() if "The worker ends" in line]
+    assert "CRITICAL" in line
+    assert "4 pool processes died within 60 s, the last one by exitcode 3" in line
+    assert "batching_max_restarts_per_minute is 3" in line
+    assert not all(item.ready() for item in items)
+    worker.live.purge()
+
+
+def test_an_item_whose_process_was_killed_from_outside_succeeds(shared_worker: WorkerFixture) -> None:
+    """Also an item that was alone in its batch runs again: one death may be an accident."""
+    worker = shared_worker("faulty")
+
+    with worker.journal.closed_gate():
+        item = worker.task("exits").delay(1)
+        (running,) = worker.journal.wait_for("run")
+        os.kill(running["pid"], signal.SIGKILL)
+        worker.journal.wait_for("run", 2, timeout=SEARCH_S)
+
+    assert 2 == item.get(timeout=SEARCH_S)

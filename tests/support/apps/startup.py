@@ -40,6 +40,16 @@ def raise_in_a_replacement(journal: Journal) -> None:
         raise FileNotFoundError(TROUBLE)
 
 
+def die_late(journal: Journal) -> None:
+    time.sleep(LATE_S)  # noqa: TID251 - a model that fails takes its time before
+    os._exit(7)
+
+
+def die_in_a_replacement(journal: Journal) -> None:
+    if {entry.pid for entry in journal.entries("setup")} != {os.getpid()}:
+        os._exit(7)
+
+
 def exit_late(journal: Journal) -> None:
     time.sleep(LATE_S)  # noqa: TID251 - a model that fails takes its time before
     sys.exit(TROUBLE)
@@ -50,6 +60,8 @@ SETUPS = {
     "raises in a replacement": raise_in_a_replacement,
     "exits": lambda journal: sys.exit(TROUBLE),
     "exits late": exit_late,
+    "dies late": die_late,
+    "dies in a replacement": die_in_a_replacement,
     "is slow": lambda journal: time.sleep(SLOW_S),  # noqa: TID251 - what is tested is a timeout of Celery's own
     "works": lambda journal: None,
 }
