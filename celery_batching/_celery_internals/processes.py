@@ -16,6 +16,7 @@ __all__ = [
     "SIG_SOFT_TIMEOUT",
     "PoolProcess",
     "PreforkPool",
+    "end_setups",
     "exit_status",
     "forks",
     "is_discarded",
@@ -45,6 +46,17 @@ def pool_processes(pool: Any) -> dict[PoolProcess, bool]:
     if processes is None or starting is None:
         return {}
     return {process: process not in starting for process in processes._pool}
+
+
+def end_setups(pool: Any) -> None:
+    """End the processes of a prefork pool on an event loop that are not up yet; they have no job."""
+    processes = getattr(pool, "_pool", None)
+    came_up = getattr(processes, "_fileno_to_inq", None)
+    if processes is None or came_up is None:
+        return
+    for process in processes._pool:
+        if came_up.get(process.inqW_fd) is not process:
+            process.terminate_controlled()
 
 
 def reap(pool: Any) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 from celery import bootsteps
 
 from .._celery_internals import (
+    PreforkPool,
+    before_end,
     check_request_stack,
     end_worker,
     exception_info,
@@ -27,6 +29,7 @@ from ..task import BatchTask
 from .batcher import Batcher
 from .connection import lease_connections
 from .intake import to_item
+from .leaving import Leaving
 from .prefetch import Prefetch
 from .reaper import Reaper
 from .refusal import refuse_bad_messages
@@ -54,7 +57,7 @@ class BatchingStep(bootsteps.StartStopStep):
         self._mail: deque[Callable[[], None]] = deque()
         self._loop_runs = False  # an event loop that functions can be handed over to
         self._started = False
-        self._prepared = False
+        self._prepared = self._setup_runs = False
         self._high_priority_first = False
         options = WorkerOptions.resolve({}, os.environ, consumer.app.conf)
         self._reaper = Reaper(consumer, options.max_restarts_per_minute, self._on_too_many_deaths)
@@ -68,6 +71,8 @@ class BatchingStep(bootsteps.StartStopStep):
         if tasks:
             lease_connections(consumer, options.lease)
         refuse_bad_messages(consumer)
+        self._leaving = Leaving(consumer)
+        before_end(consumer, self._begin_to_leave)
         self._wrap(consumer)
 
     def _serve(self, tasks: list[BatchTask]) -> None:
@@ -105,6 +110,7 @@ class BatchingStep(bootsteps.StartStopStep):
     def register_with_event_loop(self, consumer: Any, hub: Any) -> None:  # noqa: ARG002
         """The same where there is an event loop: the pool takes jobs from here on."""
         self._loop_runs = True
+        self._leaving.watch()
         self._begin()
         if self._served:
             self._reaper.start()
@@ -113,8 +119,16 @@ class BatchingStep(bootsteps.StartStopStep):
         """The connection is lost or the worker ends: what is buffered belongs to the broker again."""
         self._started = self._loop_runs = False  # the pool's callbacks are on their own from here
         self._reaper.stop()
-        self._batcher.close()
+        self._leaving.unwatch()
+        running = self._batcher.close(channel_lives=self._leaving.began)
+        if self._leaving.began:
+            self._leaving.return_waiting(running)
+            self._leaving.end_setup(self._setup_runs and not isinstance(self._consumer.pool, PreforkPool))
         self._read_mail()
+
+    def _begin_to_leave(self) -> None:
+        self._batcher.stop_sending()
+        self._leaving.begin()
 
     def info(self, consumer: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ARG002
         """Shown by ``celery inspect stats`` and on Flower's page of the worker."""
@@ -132,6 +146,7 @@ class BatchingStep(bootsteps.StartStopStep):
     def _prepare(self) -> None:
         """Open the batcher once a pool process has set its tasks up, or end the worker."""
         names = [task.name for task in consumed_tasks(self._consumer.app)]
+        self._setup_runs = True
         job = self._consumer.pool.apply_async(
             prepare_tasks,
             args=(names,),
@@ -141,6 +156,7 @@ class BatchingStep(bootsteps.StartStopStep):
         on_escape(job, lambda exc: self._hand_over(lambda: self._on_prepared(repr(exc))))
 
     def _on_prepared(self, error: Any) -> None:
+        self._setup_runs = False
         if error is not None:
             self._on_setup_error(str(error))
         else:
