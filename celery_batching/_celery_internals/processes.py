@@ -16,6 +16,7 @@ __all__ = [
     "SIG_SOFT_TIMEOUT",
     "PoolProcess",
     "PreforkPool",
+    "before_stop",
     "end_setups",
     "exit_status",
     "forks",
@@ -46,6 +47,20 @@ def pool_processes(pool: Any) -> dict[PoolProcess, bool]:
     if processes is None or starting is None:
         return {}
     return {process: process not in starting for process in processes._pool}
+
+
+def before_stop(pool: Any, act: Callable[[], None]) -> None:
+    """Call ``act`` before the pool waits for its processes or threads to end.
+
+    At a cold shutdown Celery stops the pool in the signal handler, before anything else.
+    """
+    stop = pool.stop
+
+    def act_and_stop() -> None:
+        act()
+        stop()
+
+    pool.stop = act_and_stop
 
 
 def end_setups(pool: Any) -> None:

@@ -14,7 +14,10 @@ from celery import bootsteps
 from .._celery_internals import (
     PreforkPool,
     before_end,
+    before_stop,
     check_request_stack,
+    end_on_signal,
+    end_setups,
     end_worker,
     exception_info,
     forks,
@@ -73,6 +76,7 @@ class BatchingStep(bootsteps.StartStopStep):
         refuse_bad_messages(consumer)
         self._leaving = Leaving(consumer)
         before_end(consumer, self._begin_to_leave)
+        before_stop(consumer.pool, self._end_setup)
         self._wrap(consumer)
 
     def _serve(self, tasks: list[BatchTask]) -> None:
@@ -123,12 +127,22 @@ class BatchingStep(bootsteps.StartStopStep):
         running = self._batcher.close(channel_lives=self._leaving.began)
         if self._leaving.began:
             self._leaving.return_waiting(running)
-            self._leaving.end_setup(self._setup_runs and not isinstance(self._consumer.pool, PreforkPool))
         self._read_mail()
 
     def _begin_to_leave(self) -> None:
         self._batcher.stop_sending()
         self._leaving.begin()
+
+    def _end_setup(self) -> None:
+        """Let no model that is still being loaded delay the end; nothing runs yet where it is loaded.
+
+        A thread cannot be interrupted, but the next signal then ends the whole process at once.
+        """
+        pool = self._consumer.pool
+        end_setups(pool)
+        if self._setup_runs and not isinstance(pool, PreforkPool):
+            logger.warning("A setup is still running; the worker ends after it, or with the next signal")
+            end_on_signal()
 
     def info(self, consumer: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ARG002
         """Shown by ``celery inspect stats`` and on Flower's page of the worker."""

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from .._celery_internals import end_on_signal, end_setups
 from ..transport.redis import return_unread
 from .request import BatchRequest, held_on
 
@@ -73,15 +72,3 @@ class Leaving:
             if waiting:
                 logger.info("Returned %d waiting items to their queues", len(waiting))
         self._parked.clear()
-
-    def end_setup(self, in_this_process: bool) -> None:
-        """Let no model that is still being loaded delay the end.
-
-        Args:
-            in_this_process: whether a thread of this process loads one. It cannot be interrupted,
-                but the next signal ends the process at once: there is nothing to lose.
-        """
-        end_setups(self._consumer.pool)
-        if in_this_process:
-            logger.warning("A setup is still running; the worker ends after it, or with the next signal")
-            end_on_signal()

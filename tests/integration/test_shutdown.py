@@ -246,7 +246,10 @@ def test_a_setup_does_not_delay_the_end(open_site: SiteFixture, start_worker: Wo
     assert 2 == item.get(timeout=LONG_S)
 
 
-def test_a_second_signal_ends_a_setup_in_a_thread(open_site: SiteFixture, start_worker: WorkerFixture) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+def test_a_second_signal_ends_a_setup_in_a_thread(
+    open_site: SiteFixture, start_worker: WorkerFixture, number: int
+) -> None:
     """A thread cannot be interrupted; the next signal ends the process, which holds nothing by then."""
     site = open_site()
     with site.journal.closed_gate("setup"):
@@ -254,10 +257,9 @@ def test_a_second_signal_ends_a_setup_in_a_thread(open_site: SiteFixture, start_
         site.journal.wait_for("setup", timeout=LONG_S)
         item = worker.task("double").delay(1)
         worker.wait_for(worker.ping, "the worker answers", LONG_S)
-        worker.signal(signal.SIGTERM)
+        worker.signal(signal.Signals(number))
         worker.wait_for(lambda: "or with the next signal" in worker.log(), "the worker waits for its setup")
-        assert 1 == ready(worker)
-        worker.signal(signal.SIGTERM)
+        worker.signal(signal.Signals(number))
         wait_for_end(worker)
     start_worker("ending", site=site)
     assert 2 == item.get(timeout=LONG_S)
