@@ -114,9 +114,9 @@ class BatchingStep(bootsteps.StartStopStep):
     def register_with_event_loop(self, consumer: Any, hub: Any) -> None:  # noqa: ARG002
         """The same where there is an event loop: the pool takes jobs from here on."""
         self._loop_runs = True
-        self._leaving.watch()
         self._begin()
         if self._served:
+            self._leaving.watch()
             self._reaper.start()
 
     def stop(self, consumer: Any) -> None:  # noqa: ARG002
@@ -125,7 +125,7 @@ class BatchingStep(bootsteps.StartStopStep):
         self._reaper.stop()
         self._leaving.unwatch()
         running = self._batcher.close(channel_lives=self._leaving.began)
-        if self._leaving.began:
+        if self._leaving.began and self._served:
             self._leaving.return_waiting(running)
         self._read_mail()
 
@@ -139,7 +139,8 @@ class BatchingStep(bootsteps.StartStopStep):
         A thread cannot be interrupted, but the next signal then ends the whole process at once.
         """
         pool = self._consumer.pool
-        end_setups(pool)
+        if self._served:
+            end_setups(pool)
         if self._setup_runs and not isinstance(pool, PreforkPool):
             logger.warning("A setup is still running; the worker ends after it, or with the next signal")
             end_on_signal()
