@@ -246,6 +246,16 @@ def test_a_setup_does_not_delay_the_end(open_site: SiteFixture, start_worker: Wo
     assert 2 == item.get(timeout=LONG_S)
 
 
+def test_a_setup_in_a_solo_worker_does_not_delay_its_end(open_site: SiteFixture, start_worker: WorkerFixture) -> None:
+    """The solo pool loads the model before Celery handles signals: the first one ends the process."""
+    site = open_site()
+    with site.journal.closed_gate("setup"):
+        worker = start_worker("ending", site=site, pool="solo", wait_ready=False)
+        site.journal.wait_for("setup", timeout=LONG_S)
+        worker.signal(signal.SIGTERM)
+        assert -signal.SIGTERM == wait_for_end(worker)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
 def test_a_second_signal_ends_a_setup_in_a_thread(
     open_site: SiteFixture, start_worker: WorkerFixture, number: int
