@@ -16,6 +16,8 @@ __all__ = [
     "SIG_SOFT_TIMEOUT",
     "PoolProcess",
     "PreforkPool",
+    "before_stop",
+    "end_setups",
     "exit_status",
     "forks",
     "is_discarded",
@@ -45,6 +47,31 @@ def pool_processes(pool: Any) -> dict[PoolProcess, bool]:
     if processes is None or starting is None:
         return {}
     return {process: process not in starting for process in processes._pool}
+
+
+def before_stop(pool: Any, act: Callable[[], None]) -> None:
+    """Call ``act`` before the pool waits for its processes or threads to end.
+
+    At a cold shutdown Celery stops the pool in the signal handler, before anything else.
+    """
+    stop = pool.stop
+
+    def act_and_stop() -> None:
+        act()
+        stop()
+
+    pool.stop = act_and_stop
+
+
+def end_setups(pool: Any) -> None:
+    """End the processes of a prefork pool on an event loop that are not up yet; they have no job."""
+    processes = getattr(pool, "_pool", None)
+    came_up = getattr(processes, "_fileno_to_inq", None)
+    if processes is None or came_up is None:
+        return
+    for process in processes._pool:
+        if came_up.get(process.inqW_fd) is not process:
+            process.terminate_controlled()
 
 
 def reap(pool: Any) -> None:

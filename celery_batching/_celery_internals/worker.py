@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -22,7 +23,9 @@ __all__ = [
     "Bunch",
     "Request",
     "acquire_slot",
+    "before_end",
     "default_strategy",
+    "end_on_signal",
     "end_worker",
     "forget_request",
     "has_semaphore",
@@ -74,9 +77,30 @@ def is_stopping() -> bool:
     )
 
 
+def before_end(consumer: Any, act: Callable[[], None]) -> None:
+    """Call ``act`` when the consumer stops for good, before it forgets what is parked in it.
+
+    The state's flags do not tell: remote control ends a worker without setting them.
+    """
+    forget = consumer.blueprint.on_close
+
+    def act_and_forget() -> None:
+        act()
+        forget()
+
+    consumer.blueprint.on_close = act_and_forget
+
+
 def end_worker() -> None:
     """End the worker with a failure status as soon as its loop comes round."""
     worker_state.should_stop = EX_FAILURE  # type: ignore[assignment]  # the stubs know its default only
+
+
+def end_on_signal() -> None:
+    """Let the next signal that asks the worker to end do so at once, whatever its threads do."""
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGINT", "SIGQUIT"):
+            platforms.signals[name] = lambda *_: os._exit(EX_FAILURE)
 
 
 def is_cancelled(request: Any) -> bool:

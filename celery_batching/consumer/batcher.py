@@ -7,7 +7,6 @@ none) timers and pool callbacks come from threads of their own; a lock serves bo
 from __future__ import annotations
 
 import functools
-import logging
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -25,14 +24,13 @@ from ..transport.redis import life_of
 from .alarm import Alarm
 from .dispatch import send_to_pool
 from .holdings import Holdings
-from .intake import key_of, limits_of, set_apart
+from .intake import limits_of, set_apart
+from .learning import learn
 from .reruns import Reruns
 from .settle import RunningBatch
 from .slots import Slots
 
 __all__ = ["Batcher"]
-
-logger = logging.getLogger(__name__)
 
 #: Seconds without a message that make one quiet moment of the event loop (solo pool only).
 QUIET_S = 0.002
@@ -87,21 +85,32 @@ class Batcher:
             self._open = True
             self._evaluate()
 
-    def close(self) -> None:
-        """Forget the waiting items: the broker has them, and gives them out again.
+    def stop_sending(self) -> None:
+        """No batch leaves from now on, until ``open``."""
+        with self._lock:
+            self._open = False
+            self._generation += 1  # claims of this connection come to nothing
 
-        Batches in the pool go on and are settled.
+    def close(self, *, channel_lives: bool) -> list[Any]:
+        """Forget the waiting items: the broker has them, or gets them back.
+
+        Batches in the pool go on and are settled; the requests in them are returned.
+
+        Args:
+            channel_lives: whether these can still be acked, as at the end of a worker.
         """
         with self._lock:
-            self._open = self._claiming = False
-            self._generation += 1  # claims of this connection come to nothing
+            self.stop_sending()
+            self._claiming = False
             self._alarm.set(None)
             self._buffer.clear()
             self._reruns.clear()
             for batch in [batch for batch in self._running.values() if is_discarded(batch.job)]:
                 del self._running[batch.id]  # its end will never be told, and its items come again
-            if not is_stopping():  # else the channel lives until the running batches have ended
-                self._holdings.lose_channel(request for batch in self._running.values() for request in batch.requests)
+            running = [request for batch in self._running.values() for request in batch.requests]
+            if not channel_lives:
+                self._holdings.lose_channel(running)
+            return running
 
     def add(self, item: Item[Any]) -> None:
         """Take a waiting item in; a batch may leave at once."""
@@ -242,7 +251,7 @@ class Batcher:
             again = batch.unfinished(report)
             self._reruns.add(again)
             self._reruns.accuse(batch.part.sibling)
-            self._learn(batch, report)
+            learn(self._ceilings, batch, report)
         # The next batch leaves first: settling costs time in which the model would wait.
         self._end(batch)
         batch.report(report)
@@ -262,19 +271,6 @@ class Batcher:
         stay = {id(request) for part in again for request in part.rows}
         with self._lock:
             self._holdings.release(request for request in batch.requests if id(request) not in stay)
-
-    def _learn(self, batch: RunningBatch, report: BatchReport) -> None:
-        """Remember what fits into memory."""
-        if batch.reason is Reason.SPLIT:
-            return
-        key, size = key_of(batch.requests[0]), len(batch.requests)
-        if report.fitted is None:
-            self._ceilings.did_fit(key, size, batch.task.batch_options.max_batch_size)
-        elif report.fitted < size:
-            cap = self._ceilings.did_not_fit(key, size, report.fitted)
-            logger.warning(
-                "Out of memory with %d items of %s; batches of at most %d for now", size, batch.task.name, cap
-            )
 
     def _end(self, batch: RunningBatch) -> None:
         with self._lock:

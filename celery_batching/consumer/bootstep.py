@@ -12,7 +12,12 @@ from typing import Any
 from celery import bootsteps
 
 from .._celery_internals import (
+    PreforkPool,
+    before_end,
+    before_stop,
     check_request_stack,
+    end_on_signal,
+    end_setups,
     end_worker,
     exception_info,
     forks,
@@ -27,6 +32,7 @@ from ..task import BatchTask
 from .batcher import Batcher
 from .connection import lease_connections
 from .intake import to_item
+from .leaving import Leaving
 from .prefetch import Prefetch
 from .reaper import Reaper
 from .refusal import refuse_bad_messages
@@ -54,7 +60,7 @@ class BatchingStep(bootsteps.StartStopStep):
         self._mail: deque[Callable[[], None]] = deque()
         self._loop_runs = False  # an event loop that functions can be handed over to
         self._started = False
-        self._prepared = False
+        self._prepared = self._setup_runs = False
         self._high_priority_first = False
         options = WorkerOptions.resolve({}, os.environ, consumer.app.conf)
         self._reaper = Reaper(consumer, options.max_restarts_per_minute, self._on_too_many_deaths)
@@ -68,6 +74,9 @@ class BatchingStep(bootsteps.StartStopStep):
         if tasks:
             lease_connections(consumer, options.lease)
         refuse_bad_messages(consumer)
+        self._leaving = Leaving(consumer)
+        before_end(consumer, self._begin_to_leave)
+        before_stop(consumer.pool, self._end_setup)
         self._wrap(consumer)
 
     def _serve(self, tasks: list[BatchTask]) -> None:
@@ -107,14 +116,34 @@ class BatchingStep(bootsteps.StartStopStep):
         self._loop_runs = True
         self._begin()
         if self._served:
+            self._leaving.watch()
             self._reaper.start()
 
     def stop(self, consumer: Any) -> None:  # noqa: ARG002
         """The connection is lost or the worker ends: what is buffered belongs to the broker again."""
         self._started = self._loop_runs = False  # the pool's callbacks are on their own from here
         self._reaper.stop()
-        self._batcher.close()
+        self._leaving.unwatch()
+        running = self._batcher.close(channel_lives=self._leaving.began)
+        if self._leaving.began and self._served:
+            self._leaving.return_waiting(running)
         self._read_mail()
+
+    def _begin_to_leave(self) -> None:
+        self._batcher.stop_sending()
+        self._leaving.begin()
+
+    def _end_setup(self) -> None:
+        """Let no model that is still being loaded delay the end; nothing runs yet where it is loaded.
+
+        A thread cannot be interrupted, but the next signal then ends the whole process at once.
+        """
+        pool = self._consumer.pool
+        if self._served:
+            end_setups(pool)
+        if self._setup_runs and not isinstance(pool, PreforkPool):
+            logger.warning("A setup is still running; the worker ends after it, or with the next signal")
+            end_on_signal()
 
     def info(self, consumer: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ARG002
         """Shown by ``celery inspect stats`` and on Flower's page of the worker."""
@@ -132,6 +161,7 @@ class BatchingStep(bootsteps.StartStopStep):
     def _prepare(self) -> None:
         """Open the batcher once a pool process has set its tasks up, or end the worker."""
         names = [task.name for task in consumed_tasks(self._consumer.app)]
+        self._setup_runs = True
         job = self._consumer.pool.apply_async(
             prepare_tasks,
             args=(names,),
@@ -141,6 +171,7 @@ class BatchingStep(bootsteps.StartStopStep):
         on_escape(job, lambda exc: self._hand_over(lambda: self._on_prepared(repr(exc))))
 
     def _on_prepared(self, error: Any) -> None:
+        self._setup_runs = False
         if error is not None:
             self._on_setup_error(str(error))
         else:

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from .._celery_internals import Request, forget_request, is_cancelled, signal_number
 from ..pool.item import terminated_here
 
-__all__ = ["BatchRequest"]
+__all__ = ["BatchRequest", "held_on"]
 
 logger = logging.getLogger(__name__)
+
+
+class _Delivery(NamedTuple):
+    """A message, and how to acknowledge and to reject it from the event loop."""
+
+    message: Any
+    on_ack: Any
+    on_reject: Any
+
+
+#: Counts the requests in the order of their messages.
+_numbers = itertools.count()
+
+#: Also those that Celery has parked for their time or for a rate limit.
+_alive: WeakSet[BatchRequest] = WeakSet()
+
+
+def held_on(channel: Any) -> list[BatchRequest]:
+    """What came on this channel and has not had its end, the last first."""
+    held = [request for request in tuple(_alive) if request.is_held_on(channel)]
+    return sorted(held, key=lambda request: request.number, reverse=True)
 
 
 class BatchRequest(Request):
@@ -23,11 +46,13 @@ class BatchRequest(Request):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._started = False
-        #: How to acknowledge and to reject each message that has brought this item and whose channel lives.
-        self._deliveries: list[tuple[Any, Any]] = [(self._on_ack, self._on_reject)]  # type: ignore[has-type]
+        self.number = next(_numbers)
+        #: Each message that has brought this item and whose channel lives.
+        self._deliveries = [_Delivery(self._message, self._on_ack, self._on_reject)]  # type: ignore[attr-defined, has-type]
         self._on_ack, self._on_reject = self._acknowledge_all, self._reject_all
         #: The end that no message could be told.
         self._untold: Callable[[BatchRequest], bool] | None = None
+        _alive.add(self)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -67,17 +92,34 @@ class BatchRequest(Request):
         """The channel of its messages is dead: nothing is told to it, and the broker gives them out again."""
         self._deliveries = []
 
+    def is_held_on(self, channel: Any) -> bool:
+        """Whether the item came on this channel and has not had its end."""
+        return not self.acknowledged and any(delivery.message.channel is channel for delivery in self._deliveries)
+
+    def give_back(self) -> None:
+        """The worker ends and has not begun with the item: its message goes back to the queue, now.
+
+        ``reject`` would leave that to the event loop, which has ended.
+        """
+        self.acknowledged = True
+        for number, (message, _, _) in enumerate(self._deliveries):
+            if number == 0:
+                message.reject_log_error(logger, self._connection_errors, requeue=True)  # type: ignore[attr-defined]
+            else:
+                message.ack_log_error(logger, self._connection_errors)  # type: ignore[attr-defined]
+        forget_request(self, None)
+
     def _acknowledge_all(self, *how: Any) -> None:
         if not self._deliveries:
             self._untold = _acknowledge
-        for on_ack, _ in self._deliveries:
+        for _, on_ack, _ in self._deliveries:
             on_ack(*how)
 
     def _reject_all(self, logger: Any, errors: Any, requeue: bool = False) -> None:
         """One message is rejected, or put back; the others say no more than that one and go."""
         if not self._deliveries:
             self._untold = _run_again if requeue else _reject
-        for number, (on_ack, on_reject) in enumerate(self._deliveries):
+        for number, (_, on_ack, on_reject) in enumerate(self._deliveries):
             if number == 0:
                 on_reject(logger, errors, requeue)
             else:
@@ -110,6 +152,17 @@ class BatchRequest(Request):
         except NotImplementedError:
             terminated_here.add(self.id)
             self._announce_revoked("terminated", True, signal_number(signal), False)  # type: ignore[attr-defined]
+
+    def cancel(self, pool: Any, signal: Any = None, emit_retry: bool = True) -> None:
+        """End this item's run at a cold shutdown, so that it goes back to the queue.
+
+        Where the pool cannot kill, the run ends by itself, and is settled. Celery lets that error
+        fly out of the signal handler, into the model on the solo pool.
+        """
+        try:
+            super().cancel(pool, signal, emit_retry)
+        except NotImplementedError:
+            logger.warning("%s[%s] runs to its end: this pool cannot interrupt it", self.name, self.id)
 
 
 def _acknowledge(other: BatchRequest) -> bool:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty
 from typing import Any
 
@@ -103,6 +103,11 @@ class Leased(_Base):  # type: ignore[misc]
         self._brpop_sent_at = time.monotonic()
 
     def _brpop_read(self, **options: Any) -> bool:  # noqa: ARG002 - kombu's signature
+        self._read_answer()
+        self._deliver_arrived()
+        return True
+
+    def _read_answer(self) -> None:
         connection = self.client.connection
         try:
             answer = self._asking.read(connection)
@@ -123,8 +128,14 @@ class Leased(_Base):  # type: ignore[misc]
             queue = self._asked[number].rsplit(self.sep, 1)[0]
             self._queue_cycle.rotate(queue)
             self._arrived.append((queue, tag.decode(), raw))
-        self._deliver_arrived()
-        return True
+
+    def return_unread(self) -> None:
+        """Nothing is consumed any more: put back what was asked for and has not reached its consumer."""
+        if self._in_poll and self._asking.state is State.ASKED:
+            with suppress(Empty):
+                self._read_answer()
+        while self._arrived:  # each before all others of its queue, so the first goes last
+            self._deliver(*self._arrived.pop())
 
     def _on_connection_disconnect(self, connection: Any) -> None:
         # kombu would quietly connect again; but what the answer brought is held here, and returned

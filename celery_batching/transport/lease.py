@@ -13,6 +13,7 @@ import time
 import uuid
 from collections import deque
 from contextlib import suppress
+from typing import TypeVar
 
 import redis
 
@@ -22,6 +23,8 @@ from .ledger import Held, Ledger, Route
 __all__ = ["Lease", "Past"]
 
 logger = logging.getLogger(__name__)
+
+EntryT = TypeVar("EntryT")
 
 #: A lease is renewed so often while it lasts, and lasts one interval longer than its seconds: a
 #: worker that stands still for less than them is never declared dead.
@@ -83,7 +86,7 @@ class Lease:
         self._ledger, self._own_ledger, self._route = ledger, own_ledger, route
         self._past = past
         self._unsent: deque[str] = deque()  # acks
-        self._unreturned: deque[str] = deque()  # rejected for another run
+        self._unreturned: deque[tuple[str, bool]] = deque()  # rejected for another run, and whether it is to be last
         self._outage = False
         self._next_sweep = time.monotonic()
         self._next_refresh = self._next_sweep + ledger.visibility_s / REFRESHMENTS
@@ -107,11 +110,11 @@ class Lease:
         except NO_BROKER as exc:
             logger.warning("Cannot ack now, trying again: %r", exc)
 
-    def requeue(self, tag: str) -> None:
-        """Put a delivery back on its queue, behind all others."""
+    def requeue(self, tag: str, *, last: bool) -> None:
+        """Put a delivery back on its queue, behind all others or before them."""
         if self._stopped.is_set():
             return
-        self._unreturned.append(tag)
+        self._unreturned.append((tag, last))
         try:
             self._requeue(self._ledger)
         except NO_BROKER as exc:
@@ -206,12 +209,12 @@ class Lease:
             raise
 
     def _requeue(self, ledger: Ledger) -> None:
-        tags = _drained(self._unreturned)
+        returned = _drained(self._unreturned)
         try:
-            for tag in tags:
-                ledger.requeue(Held(tag, self.holder), self._route, last=True)
+            for tag, last in returned:
+                ledger.requeue(Held(tag, self.holder), self._route, last=last)
         except BaseException:
-            self._unreturned.extend(tags)  # those that went back are not this holder's any more
+            self._unreturned.extend(returned)  # those that went back are not this holder's any more
             raise
 
 
@@ -219,9 +222,9 @@ def _unique(node: str) -> str:
     return f"{node} {uuid.uuid4().hex}"
 
 
-def _drained(queue: deque[str]) -> list[str]:
+def _drained(queue: deque[EntryT]) -> list[EntryT]:
     """All that is in it, whatever other threads do with it meanwhile."""
-    found: list[str] = []
+    found: list[EntryT] = []
     with suppress(IndexError):
         while True:
             found.append(queue.popleft())

@@ -42,12 +42,16 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
             super().ack(delivery_tag)
 
     def reject(self, delivery_tag: Any, requeue: bool = False) -> None:
-        """Drop a message, or put it back on its queue behind all others, as kombu does."""
+        """Drop a message, or put it back on its queue.
+
+        It goes behind all others, as in kombu, so that it does not come straight back; but a worker
+        that takes no more of them returns it to where it was.
+        """
         if not self._let_go(delivery_tag):
             super().reject(delivery_tag, requeue=requeue)
             return
         if requeue:
-            self.channel.lease.requeue(str(delivery_tag))
+            self.channel.lease.requeue(str(delivery_tag), last=bool(self.channel._active_queues))
         else:
             self.channel.lease.ack(str(delivery_tag))
         virtual_qos.ack(self, delivery_tag)
@@ -56,7 +60,7 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
         """Return what is unacked, while the channel goes on."""
         for tag in list(self._delivered):
             if self._let_go(tag):
-                self.channel.lease.requeue(str(tag))
+                self.channel.lease.requeue(str(tag), last=True)
                 self._delivered.pop(tag, None)
         super().restore_unacked(client)
 

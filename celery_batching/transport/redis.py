@@ -13,7 +13,7 @@ from ._kombu import kombu_redis
 from .channel import Channel, Leased, SentinelChannel
 from .fence import Fence
 
-__all__ = ["Leasing", "SentinelTransport", "Transport", "fence_of", "lease_connection", "life_of"]
+__all__ = ["Leasing", "SentinelTransport", "Transport", "fence_of", "lease_connection", "life_of", "return_unread"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +85,13 @@ def life_of(consumer: Any) -> str | None:
     """The worker's name at its broker, which ends when others take what it held; None without leases."""
     fence = fence_of(consumer)
     return None if fence is None else fence.worker
+
+
+def return_unread(consumer: Any) -> None:
+    """Put back what the cancelled consumer has asked for and not seen; nothing to do without leases."""
+    channel = consumer.task_consumer.channel
+    if isinstance(channel, Leased) and channel.lease is not None:
+        channel.return_unread()
 
 
 def fence_of(consumer: Any) -> Fence | None:
