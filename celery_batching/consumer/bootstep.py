@@ -151,12 +151,17 @@ class BatchingStep(bootsteps.StartStopStep):
 
     def _begin(self) -> None:
         self._started = True
-        keep_written_jobs(self._consumer.pool, self._batcher.jobs)
+        keep_written_jobs(self._consumer.pool, self._jobs_to_keep)
         self._high_priority_first = self._consumer.connection.transport.driver_type == "amqp"
         if self._prepared:
             self._batcher.open()
         else:
             self._prepare()
+
+    def _jobs_to_keep(self) -> list[Any]:
+        """Called before the pool drops what it has not written: a job that it got meanwhile would be lost unseen."""
+        self._batcher.stop_sending()
+        return self._batcher.jobs()
 
     def _prepare(self) -> None:
         """Open the batcher once a pool process has set its tasks up, or end the worker."""

@@ -112,3 +112,22 @@ def test_a_batch_the_pool_has_not_accepted_is_forgotten(start_worker: WorkerFixt
         os.kill(child, signal.SIGCONT)
 
     assert [2, 4] == [item.get(timeout=BACK_S) for item in (first, double.delay(2))]
+
+
+@pytest.mark.parametrize("broker", ["redis", "rabbitmq"])
+def test_a_process_that_dies_with_the_connection_costs_no_item(start_worker: WorkerFixture, broker: str) -> None:
+    """The worker learns at the same moment that its connection and its pool process are gone; it goes on."""
+    worker = start_worker("control", broker=broker)
+    double = worker.task("double")
+
+    with busy(worker, double):
+        items = [double.delay(x) for x in (1, 2, 3)]
+        wait_for_waiting(worker, 3)
+        (running,) = worker.journal.entries("run")
+        os.kill(worker.pid, signal.SIGSTOP)
+        worker.drop_broker_connections()
+        os.kill(running.pid, signal.SIGKILL)
+        os.kill(worker.pid, signal.SIGCONT)
+
+    assert [2, 4, 6] == [item.get(timeout=BACK_S) for item in items]
+    assert 8 == double.delay(4).get(timeout=BACK_S)
