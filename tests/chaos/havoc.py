@@ -86,7 +86,8 @@ class Havoc:
     def end(self) -> None:
         """End the workers as a deployment would; no process of theirs may stay behind."""
         for slot in self._slots:
-            slot.worker.signal(signal.SIGTERM)
+            if slot.leaving is None:  # a second signal would meet a Python that has put its handlers away
+                slot.worker.signal(signal.SIGTERM)
         for slot in self._slots:
             see_off(slot.worker)
 
