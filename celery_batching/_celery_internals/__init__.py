@@ -59,6 +59,7 @@ from .worker import (
     let_terminate,
     release_slot,
     signal_number,
+    stored_successes,
     task_queue,
 )
 
@@ -104,6 +105,7 @@ __all__ = [
     "shielded",
     "shown",
     "signal_number",
+    "stored_successes",
     "success_line",
     "task_queue",
     "task_stack",

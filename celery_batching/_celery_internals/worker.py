@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import celery
 from billiard.common import TERM_SIGNAME
-from celery import platforms
+from celery import platforms, states
 from celery.platforms import EX_FAILURE
 from celery.utils.objects import Bunch
 from celery.worker import state as worker_state
@@ -32,6 +32,7 @@ __all__ = [
     "let_terminate",
     "release_slot",
     "signal_number",
+    "stored_successes",
     "task_queue",
 ]
 
@@ -92,6 +93,25 @@ def forget_request(request: Any, other: Any) -> None:
         worker_state.requests.pop(request.id, None)
     else:
         worker_state.requests[request.id] = other
+
+
+def stored_successes(requests: Iterable[Any]) -> dict[str, Any]:
+    """The results, by task id, of those that have stored their success, as Celery 5.7 asks for a lost task.
+
+    Not of the header of a chord: that its result is stored does not say that it was counted.
+    """
+    results: dict[str, Any] = {}
+    for request in requests:
+        try:
+            if request.ignore_result or request.chord or request.task.backend.as_uri() == "rpc://":
+                continue  # there is nothing to be found
+            meta = request.task.backend._get_task_meta_for(request.id)
+        except Exception as exc:  # the backend is away or has no results; asking for all may take long
+            logger.debug("Cannot ask for the result of %s: %r", request.id, exc)
+            break
+        if meta["status"] == states.SUCCESS:
+            results[request.id] = meta.get("result")
+    return results
 
 
 def has_semaphore(worker: Any) -> bool:
