@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.integration.test_reconnect import lose_connection
-from tests.support.apps.outage import SIZE
+from tests.support.apps.outage import QUORUM, SIZE
 from tests.support.busy import busy, wait_for_waiting
 from tests.support.leased import Record
 from tests.support.redis_server import RedisServer
@@ -128,6 +128,29 @@ def test_rabbitmq_restarts_in_the_middle_of_a_batch(servers: Servers, start_work
     assert [0, 2, 4, 6] == [item.get(timeout=BACK_S) for item in (running, *items)]
     assert {0: 1, 1: 1, 2: 1, 3: 1} == runs_of(worker)
     assert_works_as_before(worker, pid)
+
+
+@pytest.mark.parametrize(("broker", "quorum"), [("redis", False), ("rabbitmq", False), ("rabbitmq", True)])
+def test_the_prefetch_is_whole_after_a_reconnect_in_a_batch(
+    start_worker: WorkerFixture, broker: str, quorum: bool
+) -> None:
+    """Celery lowers it while the items of the lost connection run, and then holds as many as before (case 40)."""
+    worker = start_worker("outage", broker=broker, concurrency=2, settings={QUORUM: quorum})
+    double, most = worker.task("double"), worker.inspect("stats")["prefetch_count"]
+    with worker.journal.closed_gate():
+        items = [double.delay(x) for x in range(2 * SIZE)]
+        worker.journal.wait_for("run", 2)
+        lose_connection(worker)
+    assert [2 * x for x in range(2 * SIZE)] == [item.get(timeout=BACK_S) for item in items]
+    wait_until(lambda: not worker.live.leftovers(), "all are acked", saw=worker.live.leftovers)
+
+    runs = len(worker.journal.entries("run"))
+    with worker.journal.closed_gate():
+        items = [double.delay(x) for x in range(most + SIZE)]
+        worker.journal.wait_for("run", runs + 2)
+        running = sum(len(entry["items"]) for entry in worker.journal.entries("run")[runs:])
+        wait_for_waiting(worker, most - running)
+    assert [2 * x for x in range(most + SIZE)] == [item.get(timeout=BACK_S) for item in items]
 
 
 @dataclasses.dataclass
