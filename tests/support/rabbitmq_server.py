@@ -114,7 +114,7 @@ class RabbitMQServer:
 
     def restart_broker(self) -> None:
         """Stop and start RabbitMQ in its node, with all connections of it: durable queues are there again."""
-        self.evaluate("rabbit:stop(), rabbit:start(), rabbit:await_startup()")
+        self.evaluate("rabbit:stop(), rabbit:start()")
 
     def evaluate(self, expression: str) -> str:
         """The value of an Erlang expression in our own node."""

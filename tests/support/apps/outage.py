@@ -51,6 +51,7 @@ def make_app(site: Site) -> Celery:
     def model(task: Task, xs: list[int]) -> list[int]:
         journal.record("run", task=task.name, items=xs)
         journal.pass_gate()
+        journal.record("ran", items=xs)
         return [2 * x for x in xs]
 
     @app.task(base=BatchTask, bind=True, name="outage.double", max_batch_size=SIZE)
