@@ -25,7 +25,7 @@ from ..options import WorkerOptions
 from ..pool.run_batch import prepare_tasks
 from ..task import BatchTask
 from .batcher import Batcher
-from .connection import lease_connections
+from .connection import lease_connections, outlive_consumer_timeout
 from .intake import to_item
 from .prefetch import Prefetch
 from .reaper import Reaper
@@ -67,6 +67,7 @@ class BatchingStep(bootsteps.StartStopStep):
         self._serve(tasks)
         if tasks:
             lease_connections(consumer, options.lease)
+            outlive_consumer_timeout(consumer)
         refuse_bad_messages(consumer)
         self._wrap(consumer)
 

@@ -241,13 +241,12 @@ def test_the_backend_is_away_when_the_model_has_run(
     record.close()
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_without_retries_a_result_is_lost_as_that_of_a_plain_task(
-    apart: Callable[..., Apart], start_worker: WorkerFixture, pool: str
+    apart: Callable[..., Apart], start_worker: WorkerFixture
 ) -> None:
     """By default Celery does not try again: items end as the plain task does, and the next batch is answered."""
     place = apart({})
-    worker = start_worker("outage", site=place.live, pool=pool, concurrency=2)
+    worker = start_worker("outage", site=place.live, concurrency=2)
     record = Record(place.live.broker.client)
     double, alone = worker.task("double"), worker.task("double_alone")
     with worker.journal.closed_gate():
