@@ -29,6 +29,7 @@ __all__ = [
     "in_loop_thread",
     "is_cancelled",
     "is_stopping",
+    "keep_prefetch",
     "let_terminate",
     "release_slot",
     "signal_number",
@@ -112,6 +113,13 @@ def stored_successes(requests: Iterable[Any]) -> dict[str, Any]:
         if meta["status"] == states.SUCCESS:
             results[request.id] = meta.get("result")
     return results
+
+
+def keep_prefetch(consumer: Any) -> None:
+    """Undo that Celery 5.6 lowers the prefetch when a connection is lost: with quorum queues it stays low."""
+    if celery.VERSION < (5, 7) and consumer.qos is not None:  # it has consumed
+        consumer.initial_prefetch_count = consumer.max_prefetch_count
+        consumer._maximum_prefetch_restored = True
 
 
 def has_semaphore(worker: Any) -> bool:

@@ -17,6 +17,7 @@ from .._celery_internals import (
     exception_info,
     forks,
     in_loop_thread,
+    keep_prefetch,
     keep_written_jobs,
     on_escape,
     raised,
@@ -110,12 +111,14 @@ class BatchingStep(bootsteps.StartStopStep):
         if self._served:
             self._reaper.start()
 
-    def stop(self, consumer: Any) -> None:  # noqa: ARG002
+    def stop(self, consumer: Any) -> None:
         """The connection is lost or the worker ends: what is buffered belongs to the broker again."""
         self._started = self._loop_runs = False  # the pool's callbacks are on their own from here
         self._reaper.stop()
         self._batcher.close()
         self._read_mail()
+        if self._served:
+            keep_prefetch(consumer)
 
     def info(self, consumer: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ARG002
         """Shown by ``celery inspect stats`` and on Flower's page of the worker."""
