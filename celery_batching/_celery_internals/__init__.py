@@ -60,9 +60,11 @@ from .worker import (
     in_loop_thread,
     is_cancelled,
     is_stopping,
+    keep_prefetch,
     let_terminate,
     release_slot,
     signal_number,
+    stored_successes,
     task_queue,
 )
 
@@ -100,6 +102,7 @@ __all__ = [
     "is_discarded",
     "is_solo",
     "is_stopping",
+    "keep_prefetch",
     "keep_written_jobs",
     "let_terminate",
     "loaded_torch",
@@ -112,6 +115,7 @@ __all__ = [
     "shielded",
     "shown",
     "signal_number",
+    "stored_successes",
     "success_line",
     "task_queue",
     "task_stack",

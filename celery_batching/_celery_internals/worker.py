@@ -6,12 +6,12 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import celery
 from billiard.common import TERM_SIGNAME
-from celery import platforms
+from celery import platforms, states
 from celery.platforms import EX_FAILURE
 from celery.utils.objects import Bunch
 from celery.worker import state as worker_state
@@ -32,9 +32,11 @@ __all__ = [
     "in_loop_thread",
     "is_cancelled",
     "is_stopping",
+    "keep_prefetch",
     "let_terminate",
     "release_slot",
     "signal_number",
+    "stored_successes",
     "task_queue",
 ]
 
@@ -116,6 +118,32 @@ def forget_request(request: Any, other: Any) -> None:
         worker_state.requests.pop(request.id, None)
     else:
         worker_state.requests[request.id] = other
+
+
+def stored_successes(requests: Iterable[Any]) -> dict[str, Any]:
+    """The results, by task id, of those that have stored their success, as Celery 5.7 asks for a lost task.
+
+    Not of the header of a chord: that its result is stored does not say that it was counted.
+    """
+    results: dict[str, Any] = {}
+    for request in requests:
+        try:
+            if request.ignore_result or request.chord or request.task.backend.as_uri() == "rpc://":
+                continue  # there is nothing to be found
+            meta = request.task.backend._get_task_meta_for(request.id)
+        except Exception as exc:  # the backend is away or has no results; asking for all may take long
+            logger.debug("Cannot ask for the result of %s: %r", request.id, exc)
+            break
+        if meta["status"] == states.SUCCESS:
+            results[request.id] = meta.get("result")
+    return results
+
+
+def keep_prefetch(consumer: Any) -> None:
+    """Undo that Celery 5.6 lowers the prefetch when a connection is lost: with quorum queues it stays low."""
+    if celery.VERSION < (5, 7) and consumer.qos is not None:  # it has consumed
+        consumer.initial_prefetch_count = consumer.max_prefetch_count
+        consumer._maximum_prefetch_restored = True
 
 
 def has_semaphore(worker: Any) -> bool:

@@ -22,6 +22,7 @@ from .._celery_internals import (
     exception_info,
     forks,
     in_loop_thread,
+    keep_prefetch,
     keep_written_jobs,
     on_escape,
     raised,
@@ -30,7 +31,7 @@ from ..options import WorkerOptions
 from ..pool.run_batch import prepare_tasks
 from ..task import BatchTask
 from .batcher import Batcher
-from .connection import lease_connections
+from .connection import lease_connections, outlive_consumer_timeout
 from .intake import to_item
 from .leaving import Leaving
 from .prefetch import Prefetch
@@ -73,6 +74,7 @@ class BatchingStep(bootsteps.StartStopStep):
         self._serve(tasks)
         if tasks:
             lease_connections(consumer, options.lease)
+            outlive_consumer_timeout(consumer)
         refuse_bad_messages(consumer)
         self._leaving = Leaving(consumer)
         before_end(consumer, self._begin_to_leave)
@@ -119,7 +121,7 @@ class BatchingStep(bootsteps.StartStopStep):
             self._leaving.watch()
             self._reaper.start()
 
-    def stop(self, consumer: Any) -> None:  # noqa: ARG002
+    def stop(self, consumer: Any) -> None:
         """The connection is lost or the worker ends: what is buffered belongs to the broker again."""
         self._started = self._loop_runs = False  # the pool's callbacks are on their own from here
         self._reaper.stop()
@@ -128,6 +130,8 @@ class BatchingStep(bootsteps.StartStopStep):
         if self._leaving.began and self._served:
             self._leaving.return_waiting(running)
         self._read_mail()
+        if self._served:
+            keep_prefetch(consumer)
 
     def _begin_to_leave(self) -> None:
         self._batcher.stop_sending()

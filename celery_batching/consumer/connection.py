@@ -1,12 +1,16 @@
-"""Gives the worker a connection that holds its messages under a lease, where its broker is Redis."""
+"""The worker's connection to its broker: under a lease on Redis, made anew after a consumer timeout of RabbitMQ."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..transport.redis import Leasing, lease_connection
 
-__all__ = ["lease_connections"]
+__all__ = ["lease_connections", "outlive_consumer_timeout"]
+
+#: What RabbitMQ says of a delivery that was not acknowledged in time.
+_TIMED_OUT = ("delivery acknowledgement on channel", "timed out")
 
 
 def lease_connections(consumer: Any, lease_s: float) -> None:
@@ -24,3 +28,23 @@ def lease_connections(consumer: Any, lease_s: float) -> None:
         return consumer.ensure_connected(connection)
 
     consumer.connection_for_read = connection_for_read
+
+
+def outlive_consumer_timeout(consumer: Any) -> None:
+    """Let the worker connect again when RabbitMQ has closed the channel over a late ack.
+
+    Celery would end, as over any error of a channel. A slow batch, or an item that waits for its
+    ETA, is no reason to: its message comes again and has its end then.
+    """
+    loop = consumer.loop
+
+    @functools.wraps(loop)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return loop(*args, **kwargs)
+        except consumer.channel_errors as exc:
+            if not all(words in str(exc) for words in _TIMED_OUT):
+                raise
+            raise ConnectionError(str(exc)) from exc
+
+    consumer.loop = guarded

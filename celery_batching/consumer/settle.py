@@ -23,6 +23,8 @@ from .._celery_internals import (
     let_terminate,
     raised,
     shielded,
+    shown,
+    stored_successes,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 __all__ = ["RunningBatch", "give_up"]
 
 logger = logging.getLogger(__name__)
+
+#: Characters of a result that an event shows.
+SHOWN_CHARACTERS = 1024
 
 #: A batch ends so when its process does: it was not the fault of every item.
 _LOST = (WorkerLostError, Terminated, TimeLimitExceeded)
@@ -98,13 +103,14 @@ class RunningBatch:
     def lost(self, info: ExceptionInfo) -> list[Part[Any]]:
         """The pool gave up on the batch; the parts of it that must run again.
 
-        The items that remote control ended are left out. When the process was killed on their
-        account, the others run again as they are; else the batch is halved, until the item that
-        kills its process alone is known and fails. An item that was alone from the start runs once
-        more, unless it exceeded a time limit or is to be rejected.
+        Items whose success is stored are done, and those that remote control ended are left out.
+        When the process was killed on their account, the others run again as they are; else the
+        batch is halved, until the item that kills its process alone is known and fails. An item
+        that was alone from the start runs once more, unless it exceeded a time limit or is to be
+        rejected.
         """
         exc = raised(info)
-        rest = [request for request in self.requests if not is_cancelled(request)]
+        rest = _without_stored([request for request in self.requests if not is_cancelled(request)], exc)
         ended = [request for request in self.requests if is_cancelled(request)]
         for request in ended:
             _guarded(request, partial(request.on_failure, info))
@@ -113,15 +119,17 @@ class RunningBatch:
             for request in rest:
                 self._fail(request, info, exc)
             return []
+        if not rest:
+            return []
         for request in rest:
             request.await_rerun()
         if ended:
-            return [self.part.again(rest)] if rest else []
+            return [self.part.again(rest)]
         if self.part.search.exhausted:
             give_up(rest, self.part.search)
             return []
         logger.warning("Batch %s size=%d lost: %r; running it again", self.task.name, len(rest), exc)
-        return self.part.halves() if len(rest) > 1 else [self.part.again(rest)]
+        return self.part.halves(rest) if len(rest) > 1 else [self.part.again(rest)]
 
     def _is_guilty(self, exc: BaseException) -> bool:
         """Whether the one item of this batch ended the process: once may have been by chance, from outside."""
@@ -151,6 +159,19 @@ def give_up(requests: Sequence[Any], search: Search) -> None:
     )
     for request in requests:
         _guarded(request, partial(request.on_failure, exception_info(exc)))
+
+
+def _without_stored(requests: list[Any], exc: BaseException) -> list[Any]:
+    """Those that are not done: run again, one whose success is stored would call its callbacks twice."""
+    if not isinstance(exc, _LOST):
+        return requests
+    results = stored_successes(requests)
+    for request in requests:
+        if request.id in results:
+            logger.warning("%s[%s] succeeded before its process was lost: %r", request.name, request.id, exc)
+            value = shown(results[request.id], SHOWN_CHARACTERS)
+            _guarded(request, partial(request.on_success, (0, value, None)))
+    return [request for request in requests if request.id not in results]
 
 
 def _settle(request: Any, reply: ItemReply) -> None:

@@ -112,6 +112,17 @@ class RabbitMQServer:
             f" lists:member(Port, {sorted(ports)})]"
         )
 
+    def restart_broker(self) -> None:
+        """Stop and start RabbitMQ in its node, with all connections of it: durable queues are there again."""
+        self.evaluate("rabbit:stop(), rabbit:start()")
+
+    def evaluate(self, expression: str) -> str:
+        """The value of an Erlang expression in our own node."""
+        if self._node is None:
+            message = "the tests do not look into an external node"
+            raise ServerMissingError(message)
+        return self._node.evaluate(expression)
+
     def __enter__(self) -> RabbitMQServer:  # noqa: PYI034 - typing.Self needs Python 3.11
         """Give the running node."""
         return self
