@@ -52,6 +52,7 @@ def test_the_next_batch_fills_while_one_runs(
 
     two_full_batches(worker)
     with busy(worker, worker.task("double")) as running:
+        worker.journal.wait_for("run", 4)  # three of them by the batches above
         worker.drop_broker_connections()
         worker.wait_for(lambda: 2 == worker.log().count("Connected to "), "the worker is back")
     assert 0 == running.get(timeout=20)
