@@ -35,9 +35,16 @@ class Leaving:
         self.began = False
 
     def watch(self) -> None:
-        """Let the event loop notice soon that the worker is to end."""
+        """Let the event loop notice soon that the worker is to end, or that its connection has ended."""
         self.unwatch()
-        self._timer = self._consumer.timer.call_repeatedly(LOOK_S, lambda: None)
+        self._timer = self._consumer.timer.call_repeatedly(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        # When an ack is the first to find the connection closed, kombu logs that and the socket is
+        # gone from the loop, which would then wait for the next heartbeat, a minute or more.
+        connection = self._consumer.connection
+        if connection is not None and not connection.connected:
+            raise ConnectionResetError("the connection was found closed while sending")
 
     def unwatch(self) -> None:
         """The event loop ends."""
