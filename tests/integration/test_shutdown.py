@@ -185,8 +185,7 @@ def test_a_cold_shutdown_returns_all(start_worker: WorkerFixture, broker: str, w
     assert {**dict.fromkeys(range(1, 7), 1), 0: 2} == runs_of(worker)
 
 
-@pytest.mark.parametrize("pool", ["threads", "solo"])
-@pytest.mark.parametrize("broker", BROKERS)
+@pytest.mark.parametrize(("pool", "broker"), [("threads", "redis"), ("solo", "redis"), ("solo", "rabbitmq")])
 def test_a_batch_that_cannot_be_killed_ends_first(start_worker: WorkerFixture, pool: str, broker: str) -> None:
     """Where the model runs in the worker's own process a cold shutdown waits for the batch, and settles it."""
     worker = start_worker("ending", pool=pool, broker=broker)
