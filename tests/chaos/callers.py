@@ -33,8 +33,8 @@ GIVE_UP_S = 60.0
 #: Seconds between two looks at the result backend, and between two attempts to send.
 LOOK_S = 0.05
 
-#: What a caller meets while Redis is away; the last is what Celery makes of a lost subscription.
-#: An AttributeError is how kombu's channel says that it was closed between two steps of a publish.
+#: What a caller meets while Redis is away. RuntimeError is what Celery makes of a lost subscription, AttributeError
+#: how kombu's channel says that it was closed between two steps of a publish.
 AWAY = (OperationalError, redis.ConnectionError, redis.TimeoutError, RuntimeError, AttributeError)
 
 #: A final state with the value, or with the type and the text of the error.
