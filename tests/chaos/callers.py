@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,8 @@ GIVE_UP_S = 60.0
 #: Seconds between two looks at the result backend, and between two attempts to send.
 LOOK_S = 0.05
 
-#: What a caller meets while Redis is away. RuntimeError is what Celery makes of a lost subscription, AttributeError
-#: how kombu's channel says that it was closed between two steps of a publish.
-AWAY = (OperationalError, redis.ConnectionError, redis.TimeoutError, RuntimeError, AttributeError)
+#: What a caller meets while Redis is away; the last is what Celery makes of a lost subscription.
+AWAY = (OperationalError, redis.ConnectionError, redis.TimeoutError, RuntimeError)
 
 #: A final state with the value, or with the type and the text of the error.
 Outcome = list[Any]
@@ -87,18 +87,16 @@ class Caller:
         """Work until all is answered, or until nobody would wait any longer."""
         give_up = self._began + self._items[-1].at + GIVE_UP_S
         while (self._items or self._waiting) and time.monotonic() < give_up:
-            try:
+            with suppress(*AWAY):  # this is what the callers are patient about
                 self._send_due()
                 self._collect()
-            except AWAY:
-                pass  # this is what the callers are patient about
             time.sleep(LOOK_S)  # noqa: TID251 - the pause between two looks, not a guess at a duration
         return list(self._calls.values())
 
     def _send_due(self) -> None:
         while self._items and self._began + self._items[0].at <= time.monotonic():
             item = self._items[0]
-            app.tasks["chaotic.model"].apply_async((item.number, item.kind), task_id=id_of(item.number))
+            send(item)
             self._calls[item.number].sent = time.monotonic()
             self._waiting.append(item.number)
             del self._items[0]
@@ -109,6 +107,20 @@ class Caller:
                 call = self._calls[number]
                 call.answered, call.outcome = time.monotonic(), found
                 self._waiting.remove(number)
+
+
+def send(item: Item) -> None:
+    """Send one call.
+
+    Raises:
+        redis.ConnectionError: also where kombu looks at a channel that another thread has closed meanwhile.
+    """
+    try:
+        app.tasks["chaotic.model"].apply_async((item.number, item.kind), task_id=id_of(item.number))
+    except AttributeError as error:
+        if (error.obj, error.name) != (None, "client"):
+            raise
+        raise redis.ConnectionError("the channel was closed under a publish") from error
 
 
 def main() -> None:

@@ -185,7 +185,8 @@ def test_a_cold_shutdown_returns_all(start_worker: WorkerFixture, broker: str, w
     assert {**dict.fromkeys(range(1, 7), 1), 0: 2} == runs_of(worker)
 
 
-@pytest.mark.parametrize(("pool", "broker"), [("threads", "redis"), ("solo", "redis"), ("solo", "rabbitmq")])
+@pytest.mark.parametrize("pool", ["threads", "solo"])
+@pytest.mark.parametrize("broker", BROKERS)
 def test_a_batch_that_cannot_be_killed_ends_first(start_worker: WorkerFixture, pool: str, broker: str) -> None:
     """Where the model runs in the worker's own process a cold shutdown waits for the batch, and settles it."""
     worker = start_worker("ending", pool=pool, broker=broker)
@@ -193,6 +194,8 @@ def test_a_batch_that_cannot_be_killed_ends_first(start_worker: WorkerFixture, p
 
     with busy(worker, double) as running:
         waiting = [double.delay(x) for x in range(1, 7)]
+        if pool == "threads":  # Celery talks to the broker in its signal handler, which must not fall into a read
+            wait_for_waiting(worker, 6)
         worker.signal(signal.SIGQUIT)
         worker.wait_for(lambda: "runs to its end" in worker.log(), "the shutdown begins")
     wait_for_end(worker)
