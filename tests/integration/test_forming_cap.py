@@ -11,6 +11,8 @@ from tests.support.batch_lines import batches_of
 from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.worker_process import WorkerProcess
 
+pytestmark = pytest.mark.any_celery
+
 WorkerFixture = Callable[..., WorkerProcess]
 
 

@@ -16,6 +16,8 @@ from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.callers import call_from_threads
 from tests.support.worker_process import WorkerProcess
 
+pytestmark = pytest.mark.any_celery
+
 WorkerFixture = Callable[..., WorkerProcess]
 
 #: Seconds by which a timer may be late on a machine that has other things to do.

@@ -12,6 +12,8 @@ from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
+pytestmark = pytest.mark.any_celery
+
 WorkerFixture = Callable[..., WorkerProcess]
 
 #: Where priorities are counted, and the number of a call that may wait and of one that is urgent:

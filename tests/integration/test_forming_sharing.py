@@ -6,9 +6,13 @@ import itertools
 import statistics
 from collections.abc import Callable
 
+import pytest
+
 from tests.support.batch_lines import batches_of
 from tests.support.busy import busy, wait_for_waiting
 from tests.support.worker_process import WorkerProcess
+
+pytestmark = pytest.mark.any_celery
 
 WorkerFixture = Callable[..., WorkerProcess]
 

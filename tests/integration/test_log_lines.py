@@ -10,6 +10,8 @@ import pytest
 from tests.support.batch_lines import batches_of
 from tests.support.worker_process import WorkerProcess
 
+pytestmark = pytest.mark.any_celery
+
 WorkerFixture = Callable[..., WorkerProcess]
 
 TIMES = r"waited=\d+\.\d{3}s run=\d+\.\d{3}s"

@@ -9,6 +9,8 @@ import pytest
 from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.worker_process import WorkerProcess
 
+pytestmark = pytest.mark.any_celery
+
 WorkerFixture = Callable[..., WorkerProcess]
 
 WAIT_S = 20.0

@@ -14,6 +14,8 @@ from tests.support.task_events import Events, monitor
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
+pytestmark = pytest.mark.any_celery
+
 WorkerFixture = Callable[..., WorkerProcess]
 
 #: Pools, and whether handlers of signals look on.

@@ -15,6 +15,8 @@ from celery_batching import BatchOutputError, BatchSizeMismatch
 from tests.support.apps.outcomes import BAD, COUNTS, GOOD
 from tests.support.worker_process import WorkerProcess
 
+pytestmark = pytest.mark.any_celery
+
 WorkerFixture = Callable[..., WorkerProcess]
 
 ITEMS = (1, 2, 3, 4)

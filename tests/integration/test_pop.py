@@ -18,6 +18,8 @@ from tests.support.redis_server import RedisServer, find_server
 from tests.support.sites import LiveSite
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.any_celery
+
 SiteFixture = Callable[..., LiveSite]
 
 

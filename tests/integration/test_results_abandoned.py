@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 from celery import Task
 
 from tests.support.batch_lines import batches_of
 from tests.support.callers import call_from_threads
 from tests.support.worker_process import WorkerProcess
+
+pytestmark = pytest.mark.any_celery
 
 WorkerFixture = Callable[..., WorkerProcess]
 

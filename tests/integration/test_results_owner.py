@@ -13,6 +13,8 @@ from tests.support.callers import answers_to, call_from_threads, start_callers
 from tests.support.sites import LiveSite
 from tests.support.worker_process import WorkerProcess
 
+pytestmark = pytest.mark.any_celery
+
 WorkerFixture = Callable[..., WorkerProcess]
 SiteFixture = Callable[..., LiveSite]
 
