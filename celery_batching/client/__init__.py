@@ -1,0 +1,1 @@
+"""Runs in the process that calls: lean publishing and replies where broker and backend are Redis."""

@@ -1,0 +1,37 @@
+"""kombu's channel on Redis for publishing alone, shared by the threads of a process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kombu.utils.json import dumps
+
+from ..client.pushing import Pushing
+from ._kombu import kombu_redis
+
+__all__ = ["is_plain_redis", "pushing_channel"]
+
+
+def is_plain_redis(connection: Any) -> bool:
+    """Whether a connection would use kombu's own transport for Redis, and one server."""
+    return connection.get_transport_cls() is kombu_redis.Transport
+
+
+def pushing_channel(connection: Any) -> Any:
+    """A channel of the connection which pushes what goes to a queue, and does nothing else differently.
+
+    Raises:
+        Exception: the broker cannot be reached.
+    """
+    channel = connection.channel()
+    pushing = Pushing(channel.pool.get_connection())
+
+    def put(queue: str, message: Any, **kwargs: Any) -> None:
+        if queue in channel._expires:  # each message renews its life
+            put_by_kombu(queue, message, **kwargs)
+        else:
+            key = channel._q_for_pri(queue, channel._get_message_priority(message, reverse=False))
+            pushing.push(channel.global_keyprefix + key, dumps(message))
+
+    put_by_kombu, channel._put = channel._put, put
+    return channel
