@@ -47,6 +47,19 @@ def _number_of_seconds(least: int) -> Callable[[str, object], float]:
     return check
 
 
+def _flag(source: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise OptionError(f"{source} must be True or False; got {value!r}")
+    return value
+
+
+def _yes_or_no(text: str) -> bool:
+    words = {**dict.fromkeys(("1", "true", "yes", "on"), True), **dict.fromkeys(("0", "false", "no", "off"), False)}
+    if text.strip().lower() not in words:
+        raise ValueError(text)
+    return words[text.strip().lower()]
+
+
 def _on_error(source: str, value: object) -> str:
     if not isinstance(value, str) or value not in ("split", "fail"):
         raise OptionError(f"{source} must be 'split' or 'fail'; got {value!r}")
@@ -137,6 +150,9 @@ class WorkerOptions(_Options):
     Attributes:
         lease: seconds a worker on Redis may stand still before the others take the items it
             holds; a killed worker's are back on the queue soon after. Default 10.
+        bulk: whether messages, results and acks of a batch share their round trips where broker or
+            backend are Redis. Default True. False leaves them to Celery one by one, and turns the
+            lease off, which rests on it.
         max_restarts_per_minute: pool processes that may die within 60 s before the worker ends,
             since each costs a load of the model. Default 60.
 
@@ -145,6 +161,7 @@ class WorkerOptions(_Options):
     """
 
     lease: float = _option(10.0, _number_of_seconds(1), float)
+    bulk: bool = _option(True, _flag, _yes_or_no)
     max_restarts_per_minute: int = _option(60, _whole_number("a whole number of processes"), int)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -28,7 +29,11 @@ __all__ = [
     "pool_process_index",
     "pool_processes",
     "reap",
+    "write_now",
 ]
+
+
+logger = logging.getLogger(__name__)
 
 
 def pool_process_index() -> int:
@@ -125,6 +130,20 @@ def on_escape(job: Any, tell: Callable[[BaseException], None]) -> None:
             tell(exc)
 
     future.add_done_callback(look)
+
+
+def write_now(pool: Any, hub: Any) -> None:
+    """Write jobs to the idle processes of a prefork pool at once.
+
+    AsynPool leaves that to the loop's next look at its files, after all that the loop has to do before.
+    """
+    processes: Any = getattr(pool, "_pool", None)
+    if hub is None or not getattr(processes, "outbound_buffer", None):
+        return
+    try:
+        hub.consolidate_callback(list(processes._all_inqueues))
+    except OSError as exc:  # the process is gone, and the pool will notice
+        logger.debug("Cannot write to a pool process: %r", exc)
 
 
 def keep_written_jobs(pool: Any, jobs: Callable[[], Iterable[Any]]) -> None:

@@ -64,11 +64,9 @@ def check_request_stack() -> None:
 
 
 def trace_item(batch: BatchPayload, item: ItemPayload) -> tuple[int, Any, float]:
-    """Decode and trace one item with the function Celery would give to its pool."""
+    """Trace one item with the function Celery would give to its pool."""
     function = trace.fast_trace_task if batch.fast_trace else trace.trace_task_ret
-    result: tuple[int, Any, float] = function(
-        batch.task_name, item.id, item.request, item.body, item.content_type, item.content_encoding
-    )
+    result: tuple[int, Any, float] = function(batch.task_name, item.id, item.request, item.call, None, None)
     return result
 
 

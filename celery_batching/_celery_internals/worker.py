@@ -24,6 +24,7 @@ __all__ = [
     "Request",
     "acquire_slot",
     "before_end",
+    "decoded_call",
     "default_strategy",
     "end_on_signal",
     "end_worker",
@@ -144,6 +145,12 @@ def keep_prefetch(consumer: Any) -> None:
     if celery.VERSION < (5, 7) and consumer.qos is not None:  # it has consumed
         consumer.initial_prefetch_count = consumer.max_prefetch_count
         consumer._maximum_prefetch_restored = True
+
+
+def decoded_call(request: Any) -> tuple[Any, ...]:
+    """The arguments and the embedded part of a request's message."""
+    call: tuple[Any, ...] = request._Request__payload
+    return call
 
 
 def has_semaphore(worker: Any) -> bool:

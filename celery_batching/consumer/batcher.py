@@ -49,6 +49,7 @@ class Batcher:
         hand_over: runs a function in the thread of the event loop, in order.
         on_accepted: called when a pool process has begun with a batch.
         on_setup_error: called with the message when a pool process cannot set a task up.
+        bulk: whether the results of a batch may share round trips.
     """
 
     def __init__(
@@ -58,12 +59,15 @@ class Batcher:
         hand_over: Callable[[Callable[[], None]], None],
         on_accepted: Callable[[], None],
         on_setup_error: Callable[[str], None],
+        *,
+        bulk: bool,
     ) -> None:
         self._consumer = consumer
         self._slots = slots
         self._hand_over = hand_over
         self._on_accepted = on_accepted
         self._on_setup_error = on_setup_error
+        self._bulk = bulk
         self._lock = threading.RLock()
         self._buffer: Buffer[Any] = Buffer()
         self._reruns = Reruns()
@@ -234,6 +238,7 @@ class Batcher:
                 on_accepted=self._on_accepted,
                 on_report=functools.partial(self._on_report, batch),
                 on_lost=functools.partial(self._on_lost, batch),
+                bulk=self._bulk,
             )
         except Exception as exc:  # it must not hold the slot for ever
             self._slots.give_back()

@@ -66,15 +66,21 @@ class BatchingStep(bootsteps.StartStopStep):
         options = WorkerOptions.resolve({}, os.environ, consumer.app.conf)
         self._reaper = Reaper(consumer, options.max_restarts_per_minute, self._on_too_many_deaths)
         self._batcher = Batcher(
-            consumer, slots_of(consumer.controller), self._hand_over, self._reaper.has_worked, self._on_setup_error
+            consumer,
+            slots_of(consumer.controller),
+            self._hand_over,
+            self._reaper.has_worked,
+            self._on_setup_error,
+            bulk=options.bulk,
         )
         self._prefetch = Prefetch(consumer)
         self._served: set[str] = set()
         tasks = consumed_tasks(consumer.app)
         self._serve(tasks)
         if tasks:
-            lease_connections(consumer, options.lease)
             outlive_consumer_timeout(consumer)
+            if options.bulk:
+                lease_connections(consumer, options.lease)
         refuse_bad_messages(consumer)
         self._leaving = Leaving(consumer)
         before_end(consumer, self._begin_to_leave)

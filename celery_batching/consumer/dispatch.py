@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._celery_internals import PreforkPool, exception_info, on_escape, uses_fast_trace
+from .._celery_internals import PreforkPool, decoded_call, exception_info, on_escape, uses_fast_trace, write_now
 from ..pool.messages import BatchPayload, ItemPayload
 from ..pool.run_batch import run_batch
 from ..transport.redis import fence_of
@@ -27,6 +27,8 @@ def send_to_pool(
     on_accepted: Callable[[], None],
     on_report: Callable[[Any], None],
     on_lost: Callable[[Any], None],
+    *,
+    bulk: bool,
 ) -> None:
     """Send the batch; exactly one of ``on_report`` and ``on_lost`` is called, in the event loop's thread.
 
@@ -51,7 +53,7 @@ def send_to_pool(
 
     job = consumer.pool.apply_async(
         run_batch,
-        args=(_payload(batch, consumer, soft, hard),),
+        args=(_payload(batch, consumer, soft, hard, bulk=bulk),),
         accept_callback=lambda pid, at: hand_over(lambda: accepted(pid, at)),
         timeout_callback=on_timeout,
         callback=lambda report: hand_over(lambda: on_report(report)),
@@ -62,14 +64,12 @@ def send_to_pool(
         correlation_id=batch.id,
     )
     on_escape(job, lambda exc: hand_over(lambda: on_lost(exception_info(exc))))
+    write_now(consumer.pool, consumer.hub)  # settling the batch before costs time, in which the model would wait
     batch.sent(job)
 
 
-def _payload(batch: RunningBatch, consumer: Any, soft: float | None, hard: float | None) -> BatchPayload:
-    items = [
-        ItemPayload(request.id, request.request_dict, request.body, request.content_type, request.content_encoding)
-        for request in batch.requests
-    ]
+def _payload(batch: RunningBatch, consumer: Any, soft: float | None, hard: float | None, *, bulk: bool) -> BatchPayload:
+    items = [ItemPayload(request.id, request.request_dict, decoded_call(request)) for request in batch.requests]
     return BatchPayload(
         task_name=batch.task.name,
         batch_id=batch.id,
@@ -78,5 +78,6 @@ def _payload(batch: RunningBatch, consumer: Any, soft: float | None, hard: float
         soft_time_limit=soft,
         hard_time_limit=hard if isinstance(consumer.pool, PreforkPool) else None,
         fence=fence_of(consumer),
+        bulk=bulk,
         fast_trace=uses_fast_trace(consumer.app),
     )

@@ -7,6 +7,7 @@ Inside the tracer of an item the body waits for the batch. Anywhere else (a dire
 from __future__ import annotations
 
 import datetime
+import functools
 from typing import TYPE_CHECKING, Any
 
 from celery.exceptions import Retry
@@ -49,6 +50,10 @@ class ItemBody:
     def __delattr__(self, name: str) -> None:
         delattr(self._task, name)
 
+    @functools.cached_property
+    def _wants_plain(self) -> bool:
+        return self._task.app.conf.result_serializer in _PLAIN_SERIALIZERS
+
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """A direct call, outside of any tracer: with a request of its own, as Celery's ``Task.__call__``."""
         task_stack.push(self._task)
@@ -66,8 +71,7 @@ class ItemBody:
         item = current_item.get()
         if item is not None and item.at_body_of(task):
             value = _unwrap(task, item.await_outcome(row))
-            plain = task.app.conf.result_serializer in _PLAIN_SERIALIZERS
-            return to_plain(value) if plain else value
+            return to_plain(value) if self._wants_plain else value
         ensure_setup(task)
         lone = _LoneCall(row, task.request_stack.top)
         return _unwrap(task, ModelRun(task, uuid(), Reason.IDLE.value).outcomes([lone])[0])

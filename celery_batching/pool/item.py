@@ -11,20 +11,21 @@ the request and the context of their own item.
 from __future__ import annotations
 
 import contextvars
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 from celery.exceptions import Ignore
-from greenlet import greenlet
+from greenlet import getcurrent, greenlet
 
-from .._celery_internals import Context, ends_process, trace_item, worker_lost_info
+from .._celery_internals import Context, Question, ends_process, trace_item, worker_lost_info
 from ..core.outcomes import Outcome, Raised
 from .messages import BatchPayload, ItemPayload, ItemReply
 
 if TYPE_CHECKING:
     from ..task import BatchTask
 
-__all__ = ["TracedItem", "current_item", "item_clock", "terminated_here"]
+__all__ = ["TracedItem", "asking_item", "current_item", "item_clock", "terminated_here"]
 
 #: Ids of running items that were terminated in a pool that cannot kill (threads): their results
 #: are dropped. Written by the main thread of the same process, emptied when the batch ends.
@@ -32,6 +33,12 @@ terminated_here: set[str] = set()
 
 #: The item whose tracer runs in this context.
 current_item: contextvars.ContextVar[TracedItem | None] = contextvars.ContextVar("celery_batching_item", default=None)
+
+
+def asking_item() -> TracedItem | None:
+    """The item whose tracer runs here, and not code that it has started elsewhere."""
+    item = current_item.get()
+    return item if item is not None and item.runs_here else None
 
 
 def item_clock() -> float:
@@ -48,6 +55,7 @@ class TracedItem:
         request: Celery's context of the item, from the same moment on.
         run_s: seconds its last run took; 0 before.
         reply: the end of the item; None while it waits.
+        marking, stored_state: what the result backend notes of the tracer (see ``Asker``).
     """
 
     def __init__(self, task: BatchTask, payload: ItemPayload, batch: BatchPayload) -> None:
@@ -56,15 +64,27 @@ class TracedItem:
         self.request: Context | None = None
         self.run_s = 0.0
         self.reply: ItemReply | None = None
+        self.marking = False
+        self.stored_state: str | None = None
+        self._fenced = False
         self._payload = payload
         self._batch = batch
-        self._tracer = greenlet(self._trace)
-        self._tracer.gr_context = contextvars.copy_context()
+        self._tracer: greenlet | None = None  # from its start to its end
 
     @property
     def id(self) -> str:
         """The id of the task call."""
         return self._payload.id
+
+    @property
+    def reply_to(self) -> Any:
+        """Where the caller wants to be told of the result."""
+        return self._payload.request.get("reply_to")
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether the caller is in the item's tracer."""
+        return getcurrent() is self._tracer
 
     @property
     def waits(self) -> bool:
@@ -76,43 +96,93 @@ class TracedItem:
         request = task.request_stack.top
         return self.task is task and self.row is None and request is not None and request.id == self.id
 
-    def start(self) -> None:
-        """Trace up to the body, or to the end where the body is never reached; one that waits there goes on waiting."""
-        if self.row is None:
-            self._tracer.switch()
+    def start(self) -> Question | None:
+        """Trace up to the body, or to the end where the body is never reached; one that waits there goes on waiting.
 
-    def withdraw(self) -> None:
+        This and the other steps return what the tracer asks of the result backend on its way, and
+        waits for to be ``answered``.
+        """
+        if self.row is not None:
+            return None
+        self._tracer = _tracers.take()
+        self._tracer.gr_context = contextvars.copy_context()
+        return self._switch(self)
+
+    def answered(self, answer: Any) -> Question | None:
+        """Go on with the answer to the question."""
+        return self._switch(answer)
+
+    def withdraw(self) -> Question | None:
         """Trace to the end without storing anything: other workers have the item."""
-        self._tracer.switch(Raised(Ignore("other workers have it")))
-        if self.reply is not None:
-            self.reply = self.reply._replace(fenced=True)
+        self._fenced = True
+        return self._switch(Raised(Ignore("other workers have it")))
 
     def abandon(self) -> None:
         """End the tracer where it stands, without an outcome."""
-        self._tracer.throw()
+        if self._tracer is not None:
+            self._tracer.throw()
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: Outcome) -> Question | None:
         """Let the body return or raise the outcome, and trace to the end."""
         if self.id in terminated_here:
             outcome = Raised(Ignore("terminated"))  # REVOKED is stored already and stays
-        self._tracer.switch(outcome)
+        return self._switch(outcome)
+
+    def ask(self, question: Question) -> Any:
+        """Called by the result backend, inside the tracer: wait for the answer."""
+        return getcurrent().parent.switch(question)
 
     def await_outcome(self, row: dict[str, Any]) -> Outcome:
         """Called by the body, inside the tracer: hand the arguments over and stand still."""
         self.row = row
         self.request = self.task.request_stack.top
-        outcome: Outcome = self._tracer.parent.switch()
+        outcome: Outcome = getcurrent().parent.switch(None)
         return outcome
 
-    def _trace(self) -> None:
+    def trace(self) -> None:
+        """The tracer's work, from start to end."""
         current_item.set(self)
         try:
-            self.reply = ItemReply(traced=trace_item(self._batch, self._payload))
+            self.reply = ItemReply(traced=trace_item(self._batch, self._payload), fenced=self._fenced)
         except BaseException as exc:
             if ends_process(exc):
                 raise
             # Alone in a pool process this would have been the pool's to catch or have ended
             # the process, so the main process reports it, as Celery does then.
-            self.reply = ItemReply(crash=worker_lost_info(exc))
+            self.reply = ItemReply(crash=worker_lost_info(exc), fenced=self._fenced)
         finally:
             current_item.set(None)  # the context outlives the tracer, and would hold the item and its batch
+
+    def _switch(self, value: Any) -> Question | None:
+        tracer = self._tracer
+        if tracer is None:
+            raise RuntimeError(f"the tracer of {self.id} has ended")
+        question: Question | None = tracer.switch(value)
+        if self.reply is not None:
+            self._tracer = None
+            _tracers.idle.append(tracer)
+        return question
+
+
+class _Tracers(threading.local):
+    """The greenlets of a thread that have traced an item and wait for the next: new ones would cost a lot more."""
+
+    def __init__(self) -> None:
+        self.idle: list[greenlet] = []
+
+    def take(self) -> greenlet:
+        if self.idle:
+            return self.idle.pop()
+        tracer = greenlet(_trace_items)
+        tracer.switch()  # up to where it waits for an item: what it is started with would live as long as it does
+        return tracer
+
+
+_tracers = _Tracers()
+
+
+def _trace_items() -> None:
+    while True:
+        item: TracedItem = getcurrent().parent.switch(None)
+        item.trace()
+        del item  # it must not live until the next one comes

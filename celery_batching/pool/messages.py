@@ -16,9 +16,8 @@ class ItemPayload(NamedTuple):
 
     id: str
     request: dict[str, Any]
-    body: Any
-    content_type: str | None
-    content_encoding: str | None
+    call: tuple[Any, ...]
+    """The arguments and the embedded part, decoded: the main process had to look at them anyway."""
 
 
 class BatchPayload(NamedTuple):
@@ -34,6 +33,8 @@ class BatchPayload(NamedTuple):
     """Seconds after which the pool kills the process; None where it kills none."""
     fence: Fence | None
     """What may keep the results from being stored; None on brokers without leases."""
+    bulk: bool
+    """Whether the items may wait for each other at the result backend."""
     fast_trace: bool
     """Whether Celery's fast trace function is in use, as ``Request.execute_using_pool`` asks."""
 

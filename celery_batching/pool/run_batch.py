@@ -14,6 +14,7 @@ from .messages import BatchPayload, BatchReport, ItemReply
 from .model import ModelRun
 from .parking import park, resumed_or_new
 from .quiet_logs import quiet_item_logs
+from .results import step_together
 from .run_clock import RunClock
 from .setup import prepare
 
@@ -35,18 +36,18 @@ def run_batch(payload: BatchPayload) -> BatchReport:
     clock = RunClock(payload.soft_time_limit, payload.hard_time_limit)
     model = ModelRun(task, payload.batch_id, payload.reason, clock)
     with clock.batch():
-        for item in items:  # decodes, sends prerun, stores STARTED, and stops at the body
-            item.start()
+        # Decodes, sends prerun, stores STARTED, and stops at the body.
+        step_together(items, TracedItem.start, task.backend, bulk=payload.bulk)
         waiting = [item for item in items if item.waits]
         outcomes = model.outcomes(waiting)
         ours = payload.fence is None or payload.fence.holds(task.app)
-        for item, outcome in zip(waiting, outcomes, strict=True):
-            if outcome is UNFINISHED:
+        ended = {item: outcome for item, outcome in zip(waiting, outcomes, strict=True) if outcome is not UNFINISHED}
+        for item in waiting:
+            if item not in ended:
                 park(item)
-            elif ours:
-                item.finish(outcome)  # stores the result, calls back, sends postrun
-            else:
-                item.withdraw()
+        # Stores the result, calls back, sends postrun.
+        end = (lambda item: item.finish(ended[item])) if ours else TracedItem.withdraw
+        step_together(ended, end, task.backend, bulk=payload.bulk)
     terminated_here.difference_update(item.id for item in items)
     for item in items:
         _warn_of_bypass(task, item)

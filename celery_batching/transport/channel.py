@@ -13,10 +13,11 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 
+from ..pauses import collector_paused
 from ._kombu import kombu_redis, round_robin_cycle, virtual_channel
 from .asking import MOST_MESSAGES, Asking, Question, State
 from .lease import Lease, Past
@@ -40,6 +41,14 @@ class LeaseLostError(redis.ConnectionError):
     """The worker stood still for too long; what it held is another's. It must connect again."""
 
 
+class _Arrived(NamedTuple):
+    queue: str
+    tag: str
+    raw: bytes
+    payload: Any
+    """The message, or the BadMessageError that says why it is none."""
+
+
 #: Each class below adds the one of kombu's that stands behind ``super()`` here.
 _Base: Any = object
 
@@ -61,7 +70,7 @@ class Leased(_Base):  # type: ignore[misc]
         self.lease: Any = None
         self._thread = threading.local()
         self._no_ack: set[str] = set()
-        self._arrived: deque[tuple[str, str, bytes]] = deque()
+        self._arrived: deque[_Arrived] = deque()
         self._asked: Sequence[str] = ()
         self._answer_lost = False
         super().__init__(*args, **kwargs)
@@ -72,9 +81,11 @@ class Leased(_Base):  # type: ignore[misc]
     # Asking for messages
 
     def wake(self) -> None:
-        """Before each look of the poller: go on with the conversation where nothing else makes it go on."""
-        if self.lease is not None and self.lease.lost:
-            self._give_up()
+        """Before each look of the poller: send the acks of this turn, and go on where nothing else makes it go on."""
+        if self.lease is not None:
+            if self.lease.lost:
+                self._give_up()
+            self.lease.send_acks()
         if self._answer_lost:
             raise redis.ConnectionError("The connection broke before an answer came, which may have had messages")
         if self._in_poll and self.qos.can_consume():
@@ -103,8 +114,9 @@ class Leased(_Base):  # type: ignore[misc]
         self._brpop_sent_at = time.monotonic()
 
     def _brpop_read(self, **options: Any) -> bool:  # noqa: ARG002 - kombu's signature
-        self._read_answer()
-        self._deliver_arrived()
+        with collector_paused:
+            self._read_answer()
+            self._deliver_arrived()
         return True
 
     def _read_answer(self) -> None:
@@ -124,10 +136,12 @@ class Leased(_Base):  # type: ignore[misc]
             report_junk(self._asked[number], raw)
         if not answer.messages:
             raise Empty
-        for number, tag, raw in answer.messages:
+        tags = [tag.decode() for _, tag, _ in answer.messages]
+        payloads = loaded([raw for _, _, raw in answer.messages], tags)
+        for (number, _, raw), tag, payload in zip(answer.messages, tags, payloads, strict=True):
             queue = self._asked[number].rsplit(self.sep, 1)[0]
             self._queue_cycle.rotate(queue)
-            self._arrived.append((queue, tag.decode(), raw))
+            self._arrived.append(_Arrived(queue, tag, raw, payload))
 
     def return_unread(self) -> None:
         """Nothing is consumed any more: put back what was asked for and has not reached its consumer."""
@@ -160,7 +174,7 @@ class Leased(_Base):  # type: ignore[misc]
         while self._arrived:
             self._deliver(*self._arrived.popleft())
 
-    def _deliver(self, queue: str, tag: str, raw: bytes) -> None:
+    def _deliver(self, queue: str, tag: str, raw: bytes, payload: Any) -> None:
         self.qos.popped(tag)
         if queue not in self._active_queues:  # cancelled since it was asked for
             self.qos.reject(tag, requeue=True)
@@ -168,7 +182,9 @@ class Leased(_Base):  # type: ignore[misc]
         if queue in self._no_ack:
             self.qos.ack(tag)
         try:
-            self.connection._deliver(loaded(raw), queue)
+            if isinstance(payload, BadMessageError):
+                raise payload
+            self.connection._deliver(payload, queue)
         except BadMessageError:
             report_junk(queue, raw)
             self.qos.ack(tag)
@@ -193,6 +209,7 @@ class Leased(_Base):  # type: ignore[misc]
             dataclasses.replace(self._ledger, client=self._raw_client(pool)),
             self._route,
             _pasts[f"{self.connection.client.as_uri()} {self._keys.all()[0]}"],
+            on_event_loop=self.connection.on_event_loop,
         )
 
     def end_lease(self) -> None:

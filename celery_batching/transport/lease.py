@@ -67,6 +67,7 @@ class Lease:
         own_ledger: with connections of its own, which give up soon; closed at the end.
         route: finds the queues of an unacked message.
         past: that of this broker.
+        on_event_loop: whether ``send_acks`` is called in each of its turns.
     """
 
     def __init__(
@@ -77,6 +78,8 @@ class Lease:
         own_ledger: Ledger,
         route: Route,
         past: Past,
+        *,
+        on_event_loop: bool,
     ) -> None:
         self.holder = _unique(node)
         self.lost = False
@@ -85,6 +88,7 @@ class Lease:
         self._length_s = seconds + seconds / RENEWALS
         self._ledger, self._own_ledger, self._route = ledger, own_ledger, route
         self._past = past
+        self._on_event_loop = on_event_loop
         self._unsent: deque[str] = deque()  # acks
         self._unreturned: deque[tuple[str, bool]] = deque()  # rejected for another run, and whether it is to be last
         self._outage = False
@@ -101,10 +105,17 @@ class Lease:
         return Fence(self.worker, self._ledger.keys.workers, self.valid_until)
 
     def ack(self, tag: str) -> None:
-        """Remove a delivery; where the broker cannot be reached, the thread does it later."""
+        """Remove a delivery: now, or with all other acks of the event loop's turn."""
         if self._stopped.is_set():
             return  # it was returned
         self._unsent.append(tag)
+        if not self._on_event_loop:
+            self.send_acks()
+
+    def send_acks(self) -> None:
+        """Send the acks in one round trip; where the broker cannot be reached, the thread does it later."""
+        if not self._unsent or self._stopped.is_set():
+            return
         try:
             self._send_acks(self._ledger)
         except NO_BROKER as exc:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from ._kombu import virtual_channel
+from ._kombu import json_decoder, virtual_channel
 from .ledger import Push
 
 __all__ = ["BadMessageError", "Message", "Pushes", "loaded", "report_junk", "unacked_parts"]
 
 logger = logging.getLogger(__name__)
+
+#: The usual content type of a body.
+JSON = "application/json"
 
 #: Characters of a text that is no message which the log shows.
 SHOWN_CHARACTERS = 200
@@ -31,6 +36,13 @@ class Message(virtual_channel.Message):  # type: ignore[misc]
         except Exception as exc:  # of its structure, of the encoding of its body
             raise BadMessageError(repr(exc)) from exc
 
+    def _decode(self) -> Any:
+        """As kombu's, in less steps for bodies of the usual kind."""
+        if self.content_type == JSON and self.content_encoding == "utf-8" and JSON in (self.accept or ()):
+            with suppress(ValueError, AttributeError):
+                return json_decoder().decode(self.body.decode())
+        return super()._decode()
+
 
 @dataclasses.dataclass
 class Pushes:
@@ -47,16 +59,26 @@ class Pushes:
         self.made.append(Push("RPUSH", key, payload))
 
 
-def loaded(raw: bytes) -> Any:
-    """The payload of a message.
+def loaded(raws: Sequence[bytes], tags: Sequence[str]) -> list[Any]:
+    """The payload of each message, or the BadMessageError that says why it has none.
 
-    Raises:
-        BadMessageError: it is no JSON.
+    They are read as one list: that is faster, and what is equal in all of them, such as the names
+    of the headers, is then one object, which takes less room on the way to the pool process.
     """
+    try:
+        payloads: list[Any] = json.loads(b"[%b]" % b",".join(raws))
+        if tags == [str(payload["properties"]["delivery_tag"]) for payload in payloads]:
+            return payloads
+    except (ValueError, TypeError, KeyError, IndexError):
+        pass  # one of them is bad
+    return [_loaded_alone(raw) for raw in raws]
+
+
+def _loaded_alone(raw: bytes) -> Any:
     try:
         return json.loads(raw)
     except ValueError as exc:
-        raise BadMessageError(repr(exc)) from exc
+        return BadMessageError(repr(exc))
 
 
 def report_junk(key: str, raw: bytes) -> None:

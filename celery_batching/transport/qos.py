@@ -34,7 +34,10 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
             super().append(message, delivery_tag)
 
     def ack(self, delivery_tag: Any) -> None:
-        """Never raises for a lost connection: the ack is kept and sent later."""
+        """Never raises for a lost connection: the ack is kept and sent later.
+
+        On an event loop it goes out with all others of the loop's turn.
+        """
         if self._let_go(delivery_tag):
             self.channel.lease.ack(str(delivery_tag))
             virtual_qos.ack(self, delivery_tag)

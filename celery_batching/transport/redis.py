@@ -12,6 +12,7 @@ from typing import Any
 from ._kombu import kombu_redis
 from .channel import Channel, Leased, SentinelChannel
 from .fence import Fence
+from .lease import Lease
 
 __all__ = ["Leasing", "SentinelTransport", "Transport", "fence_of", "lease_connection", "life_of", "return_unread"]
 
@@ -43,10 +44,16 @@ class Transport(kombu_redis.Transport):  # type: ignore[misc]
     """For plain Redis."""
 
     Channel = Channel
+    on_event_loop = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.cycle = Poller()
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """From here on each turn of the loop begins with ``Poller.on_poll_start``."""
+        self.on_event_loop = True
+        super().register_with_event_loop(connection, loop)
 
     def close_connection(self, connection: Any) -> None:
         """As kombu's, which leaves the other channels alone when the end of one raises."""
@@ -83,8 +90,8 @@ def _leased(stock: Any) -> Any:
 
 def life_of(consumer: Any) -> str | None:
     """The worker's name at its broker, which ends when others take what it held; None without leases."""
-    fence = fence_of(consumer)
-    return None if fence is None else fence.worker
+    lease = _lease_of(consumer)
+    return None if lease is None else lease.worker
 
 
 def return_unread(consumer: Any) -> None:
@@ -96,8 +103,10 @@ def return_unread(consumer: Any) -> None:
 
 def fence_of(consumer: Any) -> Fence | None:
     """The fence of what the worker holds now; None on brokers without leases."""
+    lease = _lease_of(consumer)
+    return None if lease is None else lease.fence
+
+
+def _lease_of(consumer: Any) -> Lease | None:
     channel = getattr(consumer.task_consumer, "channel", None)
-    if isinstance(channel, Leased) and channel.lease is not None:
-        fence: Fence = channel.lease.fence
-        return fence
-    return None
+    return channel.lease if isinstance(channel, Leased) else None

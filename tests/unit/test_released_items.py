@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 from celery import Celery, current_app
-from kombu.serialization import dumps
 from kombu.utils.uuid import uuid
 
 from celery_batching import BatchTask
@@ -57,8 +56,7 @@ def payload_of(app: Celery, items: list[int]) -> BatchPayload:
     messages = [app.amqp.as_task_v2(uuid(), "released.double", (x,), {}) for x in items]
     payloads = []
     for message in messages:
-        content_type, encoding, body = dumps(message.body, serializer="json")
         own = {"delivery_info": {}, "properties": {}, "reply_to": None, "correlation_id": message.headers["id"]}
         request = {**message.headers, **own}
-        payloads.append(ItemPayload(message.headers["id"], request, body, content_type, encoding))
-    return BatchPayload("released.double", uuid(), "full", payloads, None, None, None, False)
+        payloads.append(ItemPayload(message.headers["id"], request, message.body))
+    return BatchPayload("released.double", uuid(), "full", payloads, None, None, None, bulk=False, fast_trace=False)
