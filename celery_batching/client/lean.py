@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from kombu.utils.compat import detect_environment
 from kombu.utils.uuid import uuid
@@ -69,39 +68,53 @@ class Client:
         return result
 
 
-class _Clients:
-    """The clients of this process. A forked one begins with none: it has no threads, and may share no connection."""
+class _Place:
+    """Where an app keeps its client. A forked process has another: it has no threads, and may share no connection."""
 
     def __init__(self) -> None:
+        self.pid = os.getpid()
         self._lock = threading.Lock()
-        self._by_app: WeakKeyDictionary[Celery, Client | None] = WeakKeyDictionary()
+        self._client: Client | None = None
+        self._settled = False
         self._again_at = 0.0
 
-    def of(self, app: Celery) -> Client | None:
-        """The client of an app; None where its calls take Celery's way."""
-        try:
-            return self._by_app[app]
-        except KeyError:
-            pass
+    def client(self, app: Any) -> Client | None:
+        """The client; None where the calls take Celery's way."""
+        if self._settled:
+            return self._client
         with self._lock:
-            if app not in self._by_app and time.monotonic() >= self._again_at:
+            if not self._settled and time.monotonic() >= self._again_at:
                 try:
-                    self._by_app[app] = Client(app) if _fits(app) else None
+                    self._client = Client(app) if _fits(app) else None
+                    self._settled = True
                 except Exception as exc:  # Celery's way has its own retries
                     logger.debug("No lean calls yet: %r", exc)
                     self._again_at = time.monotonic() + AGAIN_S
-            return self._by_app.get(app)
+            return self._client
 
 
-_clients = _Clients()
+#: The attribute of an app under which it keeps its place.
+_PLACE = "celery_batching_place"
+
+_lock = threading.Lock()
 
 
-def _forget_clients() -> None:
-    global _clients  # noqa: PLW0603 - the process is another one
-    _clients = _Clients()
+def _place_of(app: Any) -> _Place:
+    place: _Place | None = vars(app).get(_PLACE)
+    if place is None or place.pid != os.getpid():
+        with _lock:
+            place = vars(app).get(_PLACE)
+            if place is None or place.pid != os.getpid():
+                place = vars(app)[_PLACE] = _Place()
+    return place
 
 
-os.register_at_fork(after_in_child=_forget_clients)
+def _new_lock() -> None:
+    global _lock  # noqa: PLW0603 - a thread that is not in this process may hold it
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_lock)
 
 
 def client_of(task: BatchTask, options: dict[str, Any]) -> Client | None:
@@ -111,7 +124,7 @@ def client_of(task: BatchTask, options: dict[str, Any]) -> Client | None:
         return None
     if has_own_backend(task) or any(options.get(name) is not None for name in _OF_CELERYS_WAY):
         return None
-    return _clients.of(app)
+    return _place_of(app).client(app)
 
 
 def _fits(app: Any) -> bool:

@@ -5,16 +5,20 @@ No thread that waits does any I/O, so a caller's timeout is exact whatever the s
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
 import redis
 from celery import states
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from ..transport.replies import new_reply_channel, unpacked
 
@@ -25,8 +29,8 @@ logger = logging.getLogger(__name__)
 #: Seconds for the first subscription; without it calls are sent all the same.
 SUBSCRIBED_S = 1.0
 
-#: Seconds between two attempts to subscribe again.
-AGAIN_S = 0.5
+#: Seconds until a lost server is tried again, at first and at most; it is twice as long each time.
+AGAIN_S, MOST_AGAIN_S = 0.25, 10.0
 
 #: Seconds a caller waits before what is stored is looked at: for the first time, and at most and at least later.
 #: Where looking finds results that nobody told, such as those of another worker's, it is done more often.
@@ -64,7 +68,9 @@ class Arrival:
 
 
 class Replies:
-    """Listens for the results of this process's calls.
+    """Listens for the results of this process's calls, for as long as somebody keeps it.
+
+    Its two threads keep no app alive that nobody else does, and end with this object.
 
     Args:
         app: the Celery app, whose result backend is Redis.
@@ -72,14 +78,21 @@ class Replies:
 
     def __init__(self, app: Any) -> None:
         self.channel = new_reply_channel()
-        self._app = app
+        self.look_wanted = threading.Event()
         self._lock = threading.Lock()
         self._arrivals: WeakValueDictionary[str, Arrival] = WeakValueDictionary()
         self._patience_s = PATIENCE_S
-        self._look_wanted = threading.Event()
         self._subscribed = threading.Event()
-        for name, act in (("listen", self._listen), ("look", self._look)):
-            threading.Thread(target=_for_ever, args=(act,), name=f"batching-replies-{name}", daemon=True).start()
+        # That of this thread: one of the looking thread's own would keep the app alive.
+        self._backend = app.backend
+        client = _own_client(self._backend)
+        weakref.finalize(self, _end_threads, client, self.look_wanted)
+        for name, act in (
+            ("listen", functools.partial(_listen, client, self.channel)),
+            ("look", functools.partial(_look, self.look_wanted)),
+        ):
+            ref = weakref.ref(self)
+            threading.Thread(target=_repeat, args=(act, ref), name=f"batching-replies-{name}", daemon=True).start()
         self._subscribed.wait(SUBSCRIBED_S)
 
     def expect(self, task_id: str) -> Arrival:
@@ -93,73 +106,114 @@ class Replies:
         while not arrival.wait(max(min(self._patience_s, (end - time.monotonic()) / 2), LEAST_PATIENCE_S / 2)):
             if time.monotonic() >= end:
                 return False
-            self._look_wanted.set()
+            self.look_wanted.set()
         return True
 
-    def _listen(self) -> None:
-        pubsub: Any = _own_client(self._app.backend, socket_timeout=None, socket_keepalive=True).pubsub()  # type: ignore[no-untyped-call]
-        with pubsub:
-            pubsub.subscribe(self.channel)
-            for message in pubsub.listen():
-                if message["type"] == "subscribe":  # again after a lost connection: some may have been missed
-                    self._subscribed.set()
-                    self._look_wanted.set()
-                elif message["type"] == "message":
-                    self._take(message["data"])
+    def look(self) -> None:
+        """Look whether what has not come is stored."""
+        with self._lock:
+            missing = [(task_id, arrival) for task_id, arrival in self._arrivals.items() if arrival.stored is None]
+        for start in range(0, len(missing), LOOKED_AT_ONCE):
+            if _look_at(self._backend, missing[start : start + LOOKED_AT_ONCE]):
+                # Nobody told of them: there may be more.
+                self._patience_s = max(self._patience_s / 2, LEAST_PATIENCE_S)
 
-    def _take(self, message: bytes) -> None:
+    def subscribed(self) -> None:
+        """The server tells of results from now on; before, some may have been missed."""
+        self._subscribed.set()
+        self.look_wanted.set()
+
+    def told(self, message: bytes) -> None:
+        """Some results have come."""
         try:
             for task_id, stored in unpacked(message):
                 arrival = self._arrivals.get(task_id)
-                if arrival is None:
-                    continue
-                if stored:
+                if arrival is not None and stored:
                     arrival.come(stored)
-                else:
-                    self._look_wanted.set()
+                elif arrival is not None:
+                    self.look_wanted.set()
         except ValueError as exc:
             logger.warning("A reply cannot be read, its results are looked up: %r", exc)
-            self._look_wanted.set()
+            self.look_wanted.set()
         else:
             self._patience_s = PATIENCE_S
 
-    def _look(self) -> None:
-        backend = self._app.backend
-        while self._look_wanted.wait():
-            self._look_wanted.clear()
-            with self._lock:
-                missing = [(task_id, one) for task_id, one in self._arrivals.items() if one.stored is None]
-            for start in range(0, len(missing), LOOKED_AT_ONCE):
-                self._look_at(backend, missing[start : start + LOOKED_AT_ONCE])
-            _rest(self._patience_s / 2)  # others want a look meanwhile, and get one together
-
-    def _look_at(self, backend: Any, missing: list[tuple[str, Arrival]]) -> None:
-        values = backend.mget([backend.get_key_for_task(task_id) for task_id, _ in missing])
-        found = 0
-        for (_, arrival), stored in zip(missing, values, strict=True):
-            if stored and arrival.stored is None and backend.decode(stored)["status"] in states.READY_STATES:
-                arrival.come(stored)
-                found += 1
-        if found:
-            self._patience_s = max(self._patience_s / 2, LEAST_PATIENCE_S)
+    @property
+    def rest_s(self) -> float:
+        """Seconds until the next look: others want one meanwhile, and get it together."""
+        return self._patience_s / 2
 
 
-def _for_ever(act: Callable[[], None]) -> None:
-    """Act, and begin again when the server was lost."""
-    while True:
+Ref = Callable[[], Replies | None]
+
+
+def _repeat(act: Callable[[Ref], None], ref: Ref) -> None:
+    """Act for as long as the object lives, again and again where the server is lost."""
+    pause = AGAIN_S
+    while ref() is not None:
+        started = time.monotonic()
         try:
-            act()
+            act(ref)
         except Exception as exc:  # whatever the client raises, callers wait for this thread
-            logger.warning("The result backend is lost, trying again: %r", exc)
-        _rest(AGAIN_S)
+            if ref() is not None and pause == AGAIN_S:
+                logger.warning("The result backend is lost, trying again: %r", exc)
+        if time.monotonic() - started > MOST_AGAIN_S:
+            pause = AGAIN_S
+        _rest(pause)
+        pause = min(2 * pause, MOST_AGAIN_S)
+
+
+def _listen(client: redis.Redis, channel: str, ref: Ref) -> None:
+    pubsub: Any = client.pubsub()  # type: ignore[no-untyped-call]
+    with pubsub:
+        pubsub.subscribe(channel)
+        for message in pubsub.listen():
+            replies = ref()
+            if replies is None:
+                return
+            if message["type"] == "subscribe":
+                replies.subscribed()
+            elif message["type"] == "message":
+                replies.told(message["data"])
+            del replies  # while the thread waits, it must not keep it
+
+
+def _look(wanted: threading.Event, ref: Ref) -> None:
+    while wanted.wait():
+        wanted.clear()
+        replies = ref()
+        if replies is None:
+            return
+        replies.look()
+        rest_s = replies.rest_s
+        del replies
+        _rest(rest_s)
+
+
+def _look_at(backend: Any, missing: list[tuple[str, Arrival]]) -> bool:
+    values = backend.mget([backend.get_key_for_task(task_id) for task_id, _ in missing])
+    found = False
+    for (_, arrival), stored in zip(missing, values, strict=True):
+        if stored and arrival.stored is None and backend.decode(stored)["status"] in states.READY_STATES:
+            arrival.come(stored)
+            found = True
+    return found
 
 
 def _rest(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def _own_client(backend: Any, **options: Any) -> redis.Redis:
-    """A client with connections of its own."""
+def _own_client(backend: Any) -> redis.Redis:
+    """A client of the backend's server for one thread, which waits for as long as nothing comes."""
     pool = backend.client.connection_pool
-    kwargs = {**pool.connection_kwargs, **options}
+    own = {"socket_timeout": None, "socket_keepalive": True, "retry": Retry(NoBackoff(), 0)}
+    if issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
+        del own["socket_keepalive"]
+    kwargs = {**pool.connection_kwargs, **own}
     return redis.Redis(connection_pool=redis.ConnectionPool(connection_class=pool.connection_class, **kwargs))
+
+
+def _end_threads(client: redis.Redis, look_wanted: threading.Event) -> None:
+    client.connection_pool.disconnect()
+    look_wanted.set()

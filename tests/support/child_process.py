@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -19,6 +21,9 @@ from tests.support import die_with_parent
 from tests.support.waiting import wait_until
 
 Seen = TypeVar("Seen")
+
+#: Below those that Linux takes for outgoing connections.
+PORTS = range(20_000, 32_000)
 
 
 class ChildProcess:
@@ -129,9 +134,13 @@ class ChildProcess:
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody used a moment ago, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    """Loopback ports that nobody used a moment ago, all different.
+
+    The kernel gives none of them to an outgoing connection before its owner has come up.
+    """
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.choice(PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports += [port] if port not in ports else []
     return ports

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: Also the channel on which a process is told its results.
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|celery_batching\.reply\.[0-9a-f]{32}")
 
 #: The process that sent a message: `gen123@host`, where 123 is its pid.
 ORIGIN = re.compile(r"gen\d+@")
