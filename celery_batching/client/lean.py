@@ -6,7 +6,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kombu.utils.compat import detect_environment
@@ -66,6 +67,12 @@ class Client:
         result.__class__ = self._result_class
         result.await_reply(arrival, self._replies)
         return result
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let the calls that this thread sends inside the block leave at its end, in one round trip."""
+        with self._producer.together():
+            yield
 
 
 class _Place:

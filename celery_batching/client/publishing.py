@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import redis
 from kombu import Producer
+from kombu.exceptions import OperationalError
 
 from ..transport.publishing import pushing_channel
+from .pushing import Push
 
 __all__ = ["LeanProducer"]
 
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
+
+
+class _Block(threading.local):
+    pushes: list[Push] | None = None
 
 
 class LeanProducer(Producer):
@@ -30,6 +40,7 @@ class LeanProducer(Producer):
     def __init__(self, app: Any, connection: Any) -> None:
         self._app = app
         self._declared: dict[int, Any] = {}  # by identity, since kombu takes long to compare queues
+        self._block = _Block()
         super().__init__(pushing_channel(connection), auto_declare=False)
 
     def publish(self, body: Any, *args: Any, **options: Any) -> Any:
@@ -42,9 +53,33 @@ class LeanProducer(Producer):
             self._declared.update((id(entity), entity) for entity in declare)
             return sent
         try:
-            return super().publish(body, **{**options, "declare": None, "retry": False})
+            sent = super().publish(body, **{**options, "declare": None, "retry": False})
         except _LOST:
             return self._publish_by_celery(body, **options)
+        pushes = self._block.pushes
+        if pushes and pushes[-1].again is None:
+            pushes[-1].again = functools.partial(self._publish_by_celery, body, **options)
+        return sent
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let what this thread publishes inside the block leave at its end, in one round trip.
+
+        Raises:
+            OperationalError: a message could not be sent, and those before it were.
+        """
+        channel: Any = self.channel
+        with channel.pushing.held() as pushes:
+            self._block.pushes = pushes
+            try:
+                yield
+            finally:
+                self._block.pushes = None
+        for push in pushes:
+            if isinstance(push.error, _LOST) and push.again is not None:
+                push.again()
+            elif push.error is not None:
+                raise OperationalError(str(push.error)) from push.error
 
     def _publish_by_celery(self, body: Any, *args: Any, **options: Any) -> Any:
         with self._app.producer_or_acquire() as producer:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from celery.exceptions import TimeoutError  # noqa: A004 - what Celery raises
-from celery.result import AsyncResult, assert_will_not_block  # type: ignore[attr-defined]
+from celery.result import AsyncResult, ResultSet, assert_will_not_block  # type: ignore[attr-defined]
 
 if TYPE_CHECKING:
     from .replies import Arrival, Replies
 
-__all__ = ["BatchResult"]
+__all__ = ["BatchResult", "BatchResults"]
 
 #: Seconds; who waits for less asks the backend, as in Celery.
 LEAST_TIMEOUT_S = 0.05
@@ -35,7 +36,8 @@ class BatchResult(_Base):  # type: ignore[misc]
 
     def get(self, timeout: float | None = None, propagate: bool = True, *args: Any, **options: Any) -> Any:
         """As ``AsyncResult.get``."""
-        fits = not args and _LOCAL.issuperset(options) and (timeout is None or timeout >= LEAST_TIMEOUT_S)
+        wanted = {name for name, value in options.items() if value is not None}
+        fits = not args and wanted <= _LOCAL and (timeout is None or timeout >= LEAST_TIMEOUT_S)
         if self._arrival is None or self._replies is None or self._cache or self.parent or not fits:
             self._listens = True
             return super().get(timeout, propagate, *args, **options)
@@ -64,3 +66,20 @@ class BatchResult(_Base):  # type: ignore[misc]
     def __del__(self) -> None:
         if self._listens:
             super().__del__()
+
+
+class BatchResults(ResultSet):
+    """What :meth:`BatchTask.delay_many` returns: the results of many calls, in their order."""
+
+    def __init__(self, results: Sequence[AsyncResult[Any]], app: Any) -> None:
+        super().__init__([], app=app)  # it would subscribe to each of them
+        self.results = list(results)
+
+    @property
+    def supports_native_join(self) -> bool:
+        """Each is waited for in its own way."""
+        return False
+
+    def then(self, *args: Any, **kwargs: Any) -> Any:
+        """As ``ResultSet.then``."""
+        return ResultSet(self.results, app=self.app).then(*args, **kwargs)

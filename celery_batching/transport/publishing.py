@@ -34,4 +34,5 @@ def pushing_channel(connection: Any) -> Any:
             pushing.push(channel.global_keyprefix + key, dumps(message))
 
     put_by_kombu, channel._put = channel._put, put
+    channel.pushing = pushing
     return channel

@@ -158,6 +158,36 @@ def test_a_call_waits_for_its_broker(
         assert 10 == call.result(timeout=40).get(timeout=60)
 
 
+@pytest.mark.parametrize("broker", ["redis", "rabbitmq"])
+def test_many_calls_are_sent_at_once(start_worker: WorkerFixture, broker: str) -> None:
+    """Their results come in the order of the items, errors among them."""
+    worker = start_worker("lean", broker=broker)
+    double = worker.task("double")
+    for _ in range(2):  # the first time declares the queue
+        results = double.delay_many(range(50))
+        assert [2 * x for x in range(50)] == results.get(timeout=20)
+        assert 50 == results.completed_count()
+    with pytest.raises(ValueError, match="-3"):
+        double.delay_many([1, -3, 2]).get(timeout=20)
+    answers = double.apply_async_many([(1,), (-3,)], priority=0).get(timeout=20, propagate=False)
+    assert 2 == answers[0]
+    assert isinstance(answers[1], ValueError)
+    assert [] == double.delay_many([]).get(timeout=20)
+
+
+def test_nothing_of_many_calls_is_sent_when_one_does_not_fit(app: Celery) -> None:
+    """All are checked before the first leaves."""
+    double = app.tasks["lean.double"]
+    with pytest.raises(TypeError):
+        double.apply_async_many([(1,), (1, 2)])
+    with pytest.raises(TypeError, match="takes a list of items, got one str"):
+        double.delay_many("text")
+    with pytest.raises(TypeError, match="task_id names one"):
+        double.apply_async_many([(1,), (2,)], task_id="x")
+    with app.connection_for_read() as connection:
+        assert not connection.default_channel.client.keys(f"{app.conf.task_default_queue}*")
+
+
 def test_a_forked_process_calls_on_its_own(worker: WorkerProcess) -> None:
     """As under gunicorn with `preload`: parent and child both get their answers."""
     double = worker.task("double")
@@ -184,7 +214,8 @@ def app(open_site: SiteFixture) -> Iterator[Celery]:
     """An app whose queue nobody consumes."""
     live = open_site()
     yield live.app("lean")
-    live.broker.client.delete(*live.broker.client.keys(f"{live.site.queue}*"))
+    for key in live.broker.client.keys(f"{live.site.queue}*"):
+        live.broker.client.delete(key)
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
