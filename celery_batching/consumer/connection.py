@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import logging
+from importlib.metadata import version
 from typing import Any
 
-from ..transport.redis import Leasing, lease_connection
+from ..transport.redis import Leasing, lease_connection, missing_names
 
 __all__ = ["lease_connections", "outlive_consumer_timeout"]
+
+logger = logging.getLogger(__name__)
 
 #: What RabbitMQ says of a delivery that was not acknowledged in time.
 _TIMED_OUT = ("delivery acknowledgement on channel", "timed out")
@@ -20,6 +24,14 @@ def lease_connections(consumer: Any, lease_s: float) -> None:
         consumer: Celery's consumer, before it starts.
         lease_s: seconds the worker may stand still before others take what it holds.
     """
+    missing = missing_names()
+    if missing:
+        logger.warning(
+            "kombu %s has no %s: on Redis messages are taken one by one, as by any Celery worker, and without a lease",
+            version("kombu"),
+            ", ".join(missing),
+        )
+        return
     leasing = Leasing(consumer.hostname, lease_s)
 
     def connection_for_read(heartbeat: Any = None) -> Any:

@@ -15,12 +15,43 @@ from kombu.transport import redis, virtual
 from kombu.utils import json as kombu_json
 from kombu.utils import scheduling
 
-__all__ = ["json_decoder", "kombu_redis", "round_robin_cycle", "virtual_channel", "virtual_qos"]
+__all__ = ["json_decoder", "kombu_redis", "missing_names", "round_robin_cycle", "virtual_channel", "virtual_qos"]
 
 kombu_redis: Any = redis
 round_robin_cycle: Any = scheduling.round_robin_cycle
 virtual_channel: Any = virtual.Channel
 virtual_qos: Any = virtual.QoS
+
+#: What this folder overrides or calls in kombu's classes, beside their public names.
+_NEEDED = {
+    "Channel": (
+        "_brpop_read",
+        "_brpop_start",
+        "_close_clients",
+        "_connparams",
+        "_disconnect_pools",
+        "_do_restore_message",
+        "_flush_brpop_reauth",
+        "_get_message_priority",
+        "_get_pool",
+        "_on_connection_disconnect",
+        "_q_for_pri",
+        "conn_or_acquire",
+    ),
+    "MultiChannelPoller": ("on_poll_start",),
+    "QoS": ("restore_unacked", "restore_unacked_once"),
+    "Transport": ("close_connection", "register_with_event_loop"),
+}
+
+
+def missing_names() -> list[str]:
+    """What a kombu of another version does not have of that."""
+    return [
+        f"{owner}.{name}"
+        for owner, names in _NEEDED.items()
+        for name in names
+        if not hasattr(getattr(kombu_redis, owner, None), name)
+    ]
 
 
 def json_decoder() -> Any:

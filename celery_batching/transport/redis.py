@@ -9,12 +9,21 @@ import dataclasses
 from functools import partial
 from typing import Any
 
-from ._kombu import kombu_redis
+from ._kombu import kombu_redis, missing_names
 from .channel import Channel, Leased, SentinelChannel
 from .fence import Fence
 from .lease import Lease
 
-__all__ = ["Leasing", "SentinelTransport", "Transport", "fence_of", "lease_connection", "life_of", "return_unread"]
+__all__ = [
+    "Leasing",
+    "SentinelTransport",
+    "Transport",
+    "fence_of",
+    "lease_connection",
+    "life_of",
+    "missing_names",
+    "return_unread",
+]
 
 
 @dataclasses.dataclass(frozen=True)
