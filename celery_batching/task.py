@@ -158,7 +158,7 @@ class BatchTask(_Task):
         **options: Any,
     ) -> Any:
         """Celery's ``apply_async``, in less steps where broker and backend are Redis."""
-        from .client.lean import client_of  # noqa: PLC0415  a worker needs none of it
+        from .client.choice import client_of  # noqa: PLC0415  a worker needs none of it
 
         call = functools.partial(
             super().apply_async, args, kwargs, link=link, link_error=link_error, shadow=shadow, **options

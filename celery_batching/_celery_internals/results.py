@@ -20,10 +20,7 @@ __all__ = [
     "Question",
     "Read",
     "Write",
-    "has_own_backend",
-    "is_plain_redis_backend",
     "let_wait",
-    "spare_subscription",
     "write_all",
 ]
 
@@ -150,37 +147,6 @@ class _SharedApp:
         return getattr(self._app, name)
 
 
-class _Sparing:
-    """Stands before the class of a Redis backend: does not subscribe to results that are told otherwise."""
-
-    sparing: type
-
-    def on_task_call(self, producer: Any, task_id: str) -> Any:
-        return None if isinstance(producer, self.sparing) else super().on_task_call(producer, task_id)  # type: ignore[misc]
-
-
-class _SparingRedis(_Sparing, RedisBackend):
-    """For plain Redis."""
-
-
-def has_own_backend(task: Any) -> bool:
-    """Whether the task stores its results elsewhere than its app does."""
-    return task._backend is not None
-
-
-def is_plain_redis_backend(backend: Any) -> bool:
-    """Whether it is Celery's own for one Redis server."""
-    return type(backend) in {RedisBackend, _SparingRedis}
-
-
-def spare_subscription(backend: Any, producer_class: type) -> None:
-    """Let the backend not subscribe to the results of what is sent by producers of this class."""
-    if type(backend) is RedisBackend:
-        sparing: Any = backend
-        sparing.sparing = producer_class
-        sparing.__class__ = _SparingRedis
-
-
 class _WaitingRedis(_Waiting, RedisBackend):
     """For plain Redis."""
 
@@ -191,7 +157,6 @@ class _WaitingSentinel(_Waiting, SentinelBackend):
 
 _WAITING: dict[type, type] = {
     RedisBackend: _WaitingRedis,
-    _SparingRedis: _WaitingRedis,
     SentinelBackend: _WaitingSentinel,
 }
 

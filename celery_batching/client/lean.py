@@ -1,21 +1,15 @@
-"""Which calls are lean, and what the threads of a process share for them."""
+"""What the threads of a process share for the lean calls of an app."""
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kombu.utils.compat import detect_environment
 from kombu.utils.uuid import uuid
 
-from .._celery_internals import has_own_backend, is_plain_redis_backend, spare_subscription
-from ..options import WorkerOptions
 from ..transport.publishing import is_plain_redis
+from ._celery import is_plain_redis_backend, spare_subscription
 from .publishing import LeanProducer
 from .replies import Replies
 from .result import BatchResult
@@ -24,17 +18,12 @@ if TYPE_CHECKING:
     from celery import Celery
     from celery.result import AsyncResult
 
-    from ..task import BatchTask
+__all__ = ["Client", "fits"]
 
-__all__ = ["Client", "client_of"]
 
-logger = logging.getLogger(__name__)
-
-#: Seconds until a broker that could not be reached is tried again; until then calls take Celery's way.
-AGAIN_S = 5.0
-
-#: Options of a call that say how to publish it, or where its answer goes.
-_OF_CELERYS_WAY = ("producer", "publisher", "connection", "reply_to")
+def fits(app: Any) -> bool:
+    """Whether broker and backend of the app are Celery's and kombu's own for one Redis server each."""
+    return is_plain_redis(app.connection_for_write()) and is_plain_redis_backend(app.backend)
 
 
 class Client:
@@ -73,71 +62,3 @@ class Client:
         """Let the calls that this thread sends inside the block leave at its end, in one round trip."""
         with self._producer.together():
             yield
-
-
-class _Place:
-    """Where an app keeps its client. A forked process has another: it has no threads, and may share no connection."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self._lock = threading.Lock()
-        self._client: Client | None = None
-        self._settled = False
-        self._again_at = 0.0
-
-    def client(self, app: Any) -> Client | None:
-        """The client; None where the calls take Celery's way."""
-        if self._settled:
-            return self._client
-        with self._lock:
-            if not self._settled and time.monotonic() >= self._again_at:
-                try:
-                    self._client = Client(app) if _fits(app) else None
-                    self._settled = True
-                except Exception as exc:  # Celery's way has its own retries
-                    logger.debug("No lean calls yet: %r", exc)
-                    self._again_at = time.monotonic() + AGAIN_S
-            return self._client
-
-
-#: The attribute of an app under which it keeps its place.
-_PLACE = "celery_batching_place"
-
-_lock = threading.Lock()
-
-
-def _place_of(app: Any) -> _Place:
-    place: _Place | None = vars(app).get(_PLACE)
-    if place is None or place.pid != os.getpid():
-        with _lock:
-            place = vars(app).get(_PLACE)
-            if place is None or place.pid != os.getpid():
-                place = vars(app)[_PLACE] = _Place()
-    return place
-
-
-def _new_lock() -> None:
-    global _lock  # noqa: PLW0603 - a thread that is not in this process may hold it
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_new_lock)
-
-
-def client_of(task: BatchTask, options: dict[str, Any]) -> Client | None:
-    """The client for a call of the task with these options; None where it takes Celery's way."""
-    app: Any = task.app
-    if app.conf.task_always_eager or app.current_worker_task is not None:
-        return None
-    if has_own_backend(task) or any(options.get(name) is not None for name in _OF_CELERYS_WAY):
-        return None
-    return _place_of(app).client(app)
-
-
-def _fits(app: Any) -> bool:
-    return (
-        WorkerOptions.resolve({}, os.environ, app.conf).bulk
-        and detect_environment() == "default"
-        and is_plain_redis(app.connection_for_write())
-        and is_plain_redis_backend(app.backend)
-    )

@@ -5,15 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from celery.result import ResultSet
+from celery.result import AsyncResult, ResultSet
 
-from .lean import client_of
-from .result import BatchResults
+from .choice import client_of
 
 if TYPE_CHECKING:
     from ..task import BatchTask
 
-__all__ = ["send_many"]
+__all__ = ["BatchResults", "send_many"]
+
+
+class BatchResults(ResultSet):
+    """What :meth:`BatchTask.delay_many` returns: the results of many calls, in their order."""
+
+    def __init__(self, results: Sequence[AsyncResult[Any]], app: Any) -> None:
+        super().__init__([], app=app)  # it would subscribe to each of them
+        self.results = list(results)
+
+    @property
+    def supports_native_join(self) -> bool:
+        """Each is waited for in its own way."""
+        return False
+
+    def then(self, *args: Any, **kwargs: Any) -> Any:
+        """As ``ResultSet.then``."""
+        return ResultSet(self.results, app=self.app).then(*args, **kwargs)
 
 
 def send_many(task: BatchTask, calls: Sequence[tuple[Any, ...]], options: dict[str, Any]) -> ResultSet:

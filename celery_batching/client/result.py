@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from celery.exceptions import TimeoutError  # noqa: A004 - what Celery raises
-from celery.result import AsyncResult, ResultSet, assert_will_not_block  # type: ignore[attr-defined]
+
+from ._celery import StockResult, assert_will_not_block
 
 if TYPE_CHECKING:
     from .replies import Arrival, Replies
 
-__all__ = ["BatchResult", "BatchResults"]
+__all__ = ["BatchResult"]
 
 #: Seconds; who waits for less asks the backend, as in Celery.
 LEAST_TIMEOUT_S = 0.05
@@ -20,10 +20,7 @@ LEAST_TIMEOUT_S = 0.05
 _LOCAL = {"interval", "no_ack", "follow_parents", "callback", "disable_sync_subtasks"}
 
 
-_Base: Any = AsyncResult  # for its names that are not public
-
-
-class BatchResult(_Base):  # type: ignore[misc]
+class BatchResult(StockResult):  # type: ignore[misc]
     """What :meth:`BatchTask.delay` returns where broker and backend are Redis."""
 
     _arrival: Arrival | None = None
@@ -66,20 +63,3 @@ class BatchResult(_Base):  # type: ignore[misc]
     def __del__(self) -> None:
         if self._listens:
             super().__del__()
-
-
-class BatchResults(ResultSet):
-    """What :meth:`BatchTask.delay_many` returns: the results of many calls, in their order."""
-
-    def __init__(self, results: Sequence[AsyncResult[Any]], app: Any) -> None:
-        super().__init__([], app=app)  # it would subscribe to each of them
-        self.results = list(results)
-
-    @property
-    def supports_native_join(self) -> bool:
-        """Each is waited for in its own way."""
-        return False
-
-    def then(self, *args: Any, **kwargs: Any) -> Any:
-        """As ``ResultSet.then``."""
-        return ResultSet(self.results, app=self.app).then(*args, **kwargs)

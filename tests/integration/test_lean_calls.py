@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +20,11 @@ from celery.result import AsyncResult
 from celery_batching.client.result import BatchResult
 from tests.support.busy import busy
 from tests.support.redis_server import RedisServer
+from tests.support.site import Site
 from tests.support.sites import LiveSite
 from tests.support.task_events import monitor
 from tests.support.waiting import wait_until
-from tests.support.worker_process import WorkerProcess
+from tests.support.worker_process import ROOT, WorkerProcess
 
 WorkerFixture = Callable[..., WorkerProcess]
 SiteFixture = Callable[..., LiveSite]
@@ -186,6 +189,29 @@ def test_nothing_of_many_calls_is_sent_when_one_does_not_fit(app: Celery) -> Non
         double.apply_async_many([(1,), (2,)], task_id="x")
     with app.connection_for_read() as connection:
         assert not connection.default_channel.client.keys(f"{app.conf.task_default_queue}*")
+
+
+def test_a_process_that_only_calls_loads_no_worker(app: Celery) -> None:
+    """Also where its calls are lean."""
+    script = (
+        "import sys\n"
+        "from tests.support.apps.lean import app\n"
+        "double = app.tasks['lean.double']\n"
+        "double.delay(1)\n"
+        "print(type(double.delay(2)).__mro__[1].__name__)\n"
+        "unwanted = ('celery.worker.request', 'celery.app.trace', 'billiard.pool', 'celery_batching.consumer',"
+        " 'celery_batching.pool', 'celery_batching._celery_internals')\n"
+        "print([name for name in sys.modules if name.startswith(unwanted)])\n"
+    )
+    conf = app.conf
+    site = Site(
+        broker_url=conf.broker_url,
+        backend_url=conf.result_backend,
+        queue=conf.task_default_queue,
+    )
+    env = {**os.environ, **site.environ()}
+    done = subprocess.run([sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ["BatchResult", "[]"] == done.stdout.split("\n")[:2]
 
 
 def test_a_forked_process_calls_on_its_own(worker: WorkerProcess) -> None:

@@ -22,17 +22,21 @@ CEILING = 300
 PURE = ("celery_batching.core", "celery_batching.options", "celery_batching.errors", "celery_batching.columns")
 
 #: The modules that may use what Celery, kombu and billiard do not promise; the second one leads to
-#: kombu's Redis transport, which a process that only sends calls need not load.
-DOORS = ("celery_batching._celery_internals", "celery_batching.transport._kombu")
+#: kombu's Redis transport, the third is for a process that only calls, which need not load the worker.
+DOORS = ("celery_batching._celery_internals", "celery_batching.transport._kombu", "celery_batching.client._celery")
 
 #: What these promise: documented modules, imported by users all over.
 PUBLIC = {
     "celery",
     "celery.bootsteps",
     "celery.exceptions",
+    "celery.result",
     "celery.signals",
     "celery.worker.control",
+    "kombu",
     "kombu.exceptions",
+    "kombu.utils.compat",
+    "kombu.utils.json",
     "kombu.utils.uuid",
 }
 
