@@ -1,4 +1,4 @@
-"""The scenario ``scale``: memory over a long backlog, workers that share a queue, and what idling and connecting cost."""
+"""The scenario ``scale``: memory over a long backlog, workers that share a queue, and what idle ones cost."""
 
 from __future__ import annotations
 
