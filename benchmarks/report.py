@@ -20,7 +20,7 @@ __all__ = ["table", "write_json"]
 def table(results: Results, systems: Sequence[str]) -> str:
     """A Markdown table for each scenario: medians over the rounds, and their ratio to stock Celery's."""
     parts = []
-    for scenario, rows in groupby(sorted(results.rows(), key=lambda row: row.scenario), lambda row: row.scenario):
+    for scenario, rows in groupby(results.rows(), lambda row: row.scenario):
         lines = [[row.point, row.metric, *(_cell(results, row, system) for system in systems)] for row in rows]
         parts.append(f"{scenario}\n\n{_markdown([[*('', ''), *systems], *lines])}")
     return "\n\n".join(parts)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from celery_batches import Batches, SimpleRequest
 
 from benchmarks.apps.common import BATCH_SIZE, TASK, new_app
 from benchmarks.model import Model
 
 #: Seconds between two flushes of a batch that is not full. Its default of 30 s is for other uses
-#: than callers that wait; much less than a run of the model would make batches of one.
-FLUSH_INTERVAL_S = 0.01
+#: than callers that wait: a lone caller waits for as long. The shorter, the smaller the batches.
+FLUSH_INTERVAL_S = float(os.environ.get("BENCHMARKS_FLUSH_INTERVAL_S", "0.01"))
 
 # Room for the batch that runs and the one that fills, as its manual asks for.
 app = new_app(worker_prefetch_multiplier=2 * BATCH_SIZE)
