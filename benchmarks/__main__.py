@@ -154,7 +154,10 @@ def _tell(results: Results, systems: Sequence[str]) -> None:
     print()
     if results.notes:
         print("Errors:", *results.notes, sep="\n")
-    print(f"{results.wrong} wrong answers" if results.wrong else "Every answer was right.")
+    if results.wrong:
+        print(f"{results.wrong} wrong answers")
+    elif not results.notes:
+        print("Every answer was right.")
 
 
 def _say(text: str) -> None:

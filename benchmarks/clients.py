@@ -72,12 +72,17 @@ class Calls:
     wrong: int
     errors: list[str]
 
-    def answered(self) -> list[float]:
-        """Seconds that each call took which was answered in the measured part."""
-        return [done - due for due, done in self.calls if self.begin <= done < self.end]
+    @property
+    def answered(self) -> int:
+        """How many calls were answered in the measured part."""
+        return sum(self.begin <= done < self.end for _, done in self.calls)
 
-    def due(self) -> list[float]:
-        """Seconds that each call took which was due in the measured part, whenever it was answered."""
+    def times(self) -> list[float]:
+        """Seconds that each call took which was due in the measured part.
+
+        Whenever it was answered: among those answered in that part the slow ones would be missing,
+        and the callers' first calls, which came all at once, would be there.
+        """
         return [done - due for due, done in self.calls if self.begin <= due < self.end]
 
 

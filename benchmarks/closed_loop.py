@@ -23,7 +23,7 @@ RATE = "calls/s"
 
 def measure_closed_loop(turn: Turn, system: System, place: Place, sizes: Sizes) -> None:
     """Rates and times for each number of callers, and those of one client process alone."""
-    with running_workers(system, place, SIMULATED) as workers:
+    with running_workers(turn, system, place, SIMULATED) as workers:
         for number in sizes.callers:
             processes = 1 if number == 1 else 2
             calls = call_in_closed_loop(system, place, workers, number, processes, sizes.seconds)
@@ -50,9 +50,9 @@ def call_in_closed_loop(
 
 
 def _report(turn: Turn, point: str, calls: Calls, seconds: float) -> None:
-    answered = calls.answered()
+    times = calls.times()
     turn.add_wrong(calls.wrong, calls.errors)
-    turn.add(point, RATE, len(answered) / seconds)
-    turn.add(point, "p50 ms", percentile(answered, 50) * 1000)
-    turn.add(point, "p95 ms", percentile(answered, 95) * 1000)
-    turn.add(point, "client CPU, ms per call", calls.cpu_s / max(1, len(answered)) * 1000)
+    turn.add(point, RATE, calls.answered / seconds)
+    turn.add(point, "p50 ms", percentile(times, 50) * 1000)
+    turn.add(point, "p95 ms", percentile(times, 95) * 1000)
+    turn.add(point, "client CPU, ms per call", calls.cpu_s / max(1, calls.answered) * 1000)

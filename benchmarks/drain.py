@@ -18,7 +18,7 @@ __all__ = ["measure_drain", "measure_gap"]
 def measure_drain(turn: Turn, system: System, place: Place, sizes: Sizes) -> None:
     """A backlog with a model that does nothing: the worker's own speed, and its CPU."""
     point = f"{sizes.items:,} queued"
-    with running_workers(system, place, NOTHING) as workers:
+    with running_workers(turn, system, place, NOTHING) as workers:
         drained = drain(turn, system, place, workers, sizes.items)
     turn.add(point, "items/s", sizes.items / (drained.end - drained.begin))
     turn.add(point, "worker CPU, s per 1,000 items", drained.cpu_s / sizes.items * 1000)
@@ -27,7 +27,7 @@ def measure_drain(turn: Turn, system: System, place: Place, sizes: Sizes) -> Non
 def measure_gap(turn: Turn, system: System, place: Place, sizes: Sizes) -> None:
     """A backlog with the simulated model: how long it stands idle between two runs, though items wait."""
     point = f"{sizes.gap_items:,} queued"
-    with running_workers(system, place, SIMULATED) as workers:
+    with running_workers(turn, system, place, SIMULATED) as workers:
         drained = drain(turn, system, place, workers, sizes.gap_items)
         runs = workers[0].runs(drained.begin, drained.end)
     gaps = [later.begin - earlier.end for earlier, later in pairwise(runs)]

@@ -22,10 +22,10 @@ OFFERED = "offered calls/s"
 
 def measure_open_loop(turn: Turn, system: System, place: Place, sizes: Sizes) -> None:
     """The times of calls at several shares of what the system does in a closed loop, measured just before."""
-    with running_workers(system, place, SIMULATED) as workers:
+    with running_workers(turn, system, place, SIMULATED) as workers:
         closed = call_in_closed_loop(system, place, workers, CAPACITY_CALLERS, PROCESSES, sizes.seconds)
         turn.add_wrong(closed.wrong, closed.errors)
-        capacity = len(closed.answered()) / sizes.seconds
+        capacity = closed.answered / sizes.seconds
         for load in sizes.loads:
             _measure(turn, system, place, workers, load, capacity * load, sizes.seconds)
 
@@ -37,7 +37,7 @@ def _measure(
     common = [f"--callers={THREADS}", f"--rate={rate / PROCESSES}"]
     loads = [[*common, f"--seed={turn.round * PROCESSES + one}"] for one in range(PROCESSES)]
     calls = call_concurrently(system, place, workers, loads, seconds)
-    times = calls.due()
+    times = calls.times()
     turn.add_wrong(calls.wrong, calls.errors)
     turn.add(point, OFFERED, len(times) / seconds)
     turn.add(point, "p50 ms", percentile(times, 50) * 1000)

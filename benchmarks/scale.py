@@ -39,7 +39,7 @@ def measure_scale(turn: Turn, system: System, place: Place, sizes: Sizes) -> Non
 def _memory(turn: Turn, system: System, place: Place, items: int) -> None:
     point = f"{items:,} queued"
     looks: list[tuple[int, float]] = []
-    with running_workers(system, place, NOTHING) as workers:
+    with running_workers(turn, system, place, NOTHING) as workers:
 
         def look(stored: int) -> None:
             if not looks or stored >= looks[-1][0] + items / LOOKS:
@@ -56,7 +56,7 @@ def _memory(turn: Turn, system: System, place: Place, items: int) -> None:
 
 def _sharing(turn: Turn, system: System, place: Place, items: int) -> None:
     point = f"{WORKERS} workers, {items:,} queued"
-    with running_workers(system, place, SIMULATED, WORKERS) as workers:
+    with running_workers(turn, system, place, SIMULATED, WORKERS) as workers:
         drained = drain(turn, system, place, workers, items)
         shares = [sum(run.items for run in worker.runs(drained.begin)) for worker in workers]
     turn.add(point, "items/s", items / (drained.end - drained.begin))
@@ -65,7 +65,7 @@ def _sharing(turn: Turn, system: System, place: Place, items: int) -> None:
 
 
 def _idle(turn: Turn, system: System, place: Place) -> None:
-    with running_workers(system, place, NOTHING) as workers:
+    with running_workers(turn, system, place, NOTHING) as workers:
         time.sleep(QUIET_S)
         before, cpu_s = place.server.commands(), workers[0].cpu_s()
         time.sleep(IDLE_S)
@@ -76,7 +76,7 @@ def _idle(turn: Turn, system: System, place: Place) -> None:
 
 def _connections(turn: Turn, system: System, place: Place, seconds: float) -> None:
     seen = [0]
-    with running_workers(system, place, SIMULATED) as workers:
+    with running_workers(turn, system, place, SIMULATED) as workers:
         before = place.server.connections()
         calls = call_in_closed_loop(
             system,

@@ -13,6 +13,7 @@ from .clients import run_client
 from .environment import child_environment
 from .model import Cost, Run, read_runs
 from .place import Place
+from .results import Turn
 from .systems import System
 
 __all__ = ["Worker", "running_workers"]
@@ -64,7 +65,7 @@ class Worker(ChildProcess):
 
 
 @contextmanager
-def running_workers(system: System, place: Place, cost: Cost, number: int = 1) -> Iterator[list[Worker]]:
+def running_workers(turn: Turn, system: System, place: Place, cost: Cost, number: int = 1) -> Iterator[list[Worker]]:
     """That many workers on an empty server, warmed up; leaving the block ends them and empties the server."""
     place.server.clear()
     with cleanup_stack() as stack:
@@ -72,5 +73,6 @@ def running_workers(system: System, place: Place, cost: Cost, number: int = 1) -
         for one in range(number):
             with signals_held():
                 workers.append(stack.enter_context(Worker(system, place, cost, one)))
-        run_client(system, place, "warm", f"--items={WARM_UP_CALLS * number}", watched=workers)
+        warm = run_client(system, place, "warm", f"--items={WARM_UP_CALLS * number}", watched=workers)
+        turn.add_wrong(warm["wrong"])
         yield workers
