@@ -25,8 +25,15 @@ CHAOS_SEEDS ?= 20
 CHAOS_ITEMS ?= 1000
 CHAOS_ROUNDS ?= 50
 
+#: Anything for the benchmarks, which then write only the files that it names: make bench BENCH_ARGS="-s drain --rounds 1"
+BENCH_ARGS ?=
+
+# It needs an older Celery than this project's newest.
+BATCHES_VENV := .venv-celery-batches
+BATCHES := 'celery[redis]==5.6.3' celery-batches==0.11 psutil
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-wheel chaos lint clean
+.PHONY: help demo test test-wheel chaos bench lint clean
 .DELETE_ON_ERROR:
 .PRECIOUS: %/.torch
 
@@ -55,10 +62,13 @@ chaos: export CHAOS_ROUNDS := $(CHAOS_ROUNDS)
 chaos: $(VENV)/.test ## Kill workers and Redis at random moments, with 20 seeds (CHAOS_SEEDS=3,7 CHAOS_ITEMS=1000)
 	$(BIN)/python -m pytest -n 0 tests/chaos $(PYTEST_ARGS)
 
+bench: $(VENV)/.bench $(BATCHES_VENV)/.made ## Compare with plain Celery and celery-batches, and write docs/benchmarks.* (BENCH_ARGS=...)
+	$(BIN)/python -m benchmarks $(or $(BENCH_ARGS),--json docs/benchmarks.json --svg docs/benchmarks.svg)
+
 lint: $(VENV)/.lint ## Check style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy --strict celery_batching example_project
+	$(BIN)/mypy --strict celery_batching example_project benchmarks
 
 clean: ## Remove the environments, caches and builds
 	rm -rf .venv .venv-* dist build .coverage .*_cache .hypothesis
@@ -75,6 +85,16 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 
 $(VENV)/.test: $(VENV)/.torch pyproject.toml
 	$(BIN)/pip install -qq --editable '.[test]' $(CELERY)
+	@touch $@
+
+$(VENV)/.bench: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -qq --editable '.[bench]' $(CELERY)
+	@touch $@
+
+$(BATCHES_VENV)/.made:
+	$(PYTHON) -m venv $(BATCHES_VENV)
+	$(BATCHES_VENV)/bin/pip install -qq $(BATCHES)
 	@touch $@
 
 # mypy reads the types of what the example and the tests import.
