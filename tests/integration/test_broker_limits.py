@@ -18,6 +18,8 @@ from tests.support.sites import LiveSite
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
+pytestmark = pytest.mark.any_celery
+
 WorkerFixture = Callable[..., WorkerProcess]
 SiteFixture = Callable[..., LiveSite]
 

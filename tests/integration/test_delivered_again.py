@@ -12,6 +12,8 @@ from tests.support.busy import busy, wait_for_waiting
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
+pytestmark = pytest.mark.any_celery
+
 WorkerFixture = Callable[..., WorkerProcess]
 
 AGAIN = "was delivered again; it runs once"

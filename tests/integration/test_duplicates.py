@@ -15,6 +15,8 @@ from tests.support.busy import busy, wait_for_waiting
 from tests.support.sites import LiveSite
 from tests.support.worker_process import WorkerProcess
 
+pytestmark = pytest.mark.any_celery
+
 WorkerFixture = Callable[..., WorkerProcess]
 SiteFixture = Callable[..., LiveSite]
 
