@@ -73,7 +73,7 @@ class _Waiting(_Base):  # type: ignore[misc]
     """Stands before the class of a Redis backend."""
 
     find_asker: Callable[[], Asker | None]
-    shared_app: _SharedApp
+    describer: Any
 
     def mark_as_done(self, *args: Any, **kwargs: Any) -> Any:
         return self._mark(super().mark_as_done, args, kwargs)
@@ -106,12 +106,7 @@ class _Waiting(_Base):  # type: ignore[misc]
             super()._set(*arguments)
 
     def _get_result_meta(self, *args: Any, **kwargs: Any) -> Any:
-        app: Any = self.app  # type: ignore[has-type]
-        self.app = self.shared_app
-        try:
-            return super()._get_result_meta(*args, **kwargs)
-        finally:
-            self.app = app
+        return super(_Waiting, self.describer)._get_result_meta(*args, **kwargs)
 
     def _mark(self, mark: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         asker = self.find_asker()
@@ -172,8 +167,15 @@ def let_wait(backend: Any, find_asker: Callable[[], Asker | None]) -> bool:
         backend.__class__ = waiting
     if not isinstance(backend, _Waiting):
         return False
-    backend.shared_app = _SharedApp(backend.app)
+    backend.describer = _twin(backend, app=_SharedApp(backend.app))
     return True
+
+
+def _twin(backend: Any, **differently: Any) -> Any:
+    """The same backend but for some attributes; threads may share the backend itself."""
+    twin: Any = object.__new__(type(backend))
+    vars(twin).update(vars(backend), **differently)
+    return twin
 
 
 class _Written(NamedTuple):
@@ -212,17 +214,14 @@ def write_all(backend: Any, writes: Sequence[Write], messages: Sequence[tuple[st
     Raises:
         Exception: some may be written, and some not.
     """
-    client = backend.client
     written = _Written([])
-    backend.client = SimpleNamespace(pipeline=lambda: nullcontext(written))
-    try:
-        for write in writes:
-            backend._set(*write.arguments)
-    finally:
-        backend.client = client
+    writer = _twin(backend, client=SimpleNamespace(pipeline=lambda: nullcontext(written)))
+    for write in writes:
+        writer._set(*write.arguments)
     for channel, message in messages:
         written.publish(channel, message)
-    client.register_script(_RUN_ALL)(args=[word for command in written.commands for word in (len(command), *command)])
+    words = [word for command in written.commands for word in (len(command), *command)]
+    backend.client.register_script(_RUN_ALL)(args=words)
 
 
 def _is_start(result: Any, state: str) -> bool:

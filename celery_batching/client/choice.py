@@ -21,7 +21,7 @@ __all__ = ["client_of"]
 logger = logging.getLogger(__name__)
 
 #: Seconds until a broker that could not be reached is tried again; until then calls take Celery's way.
-AGAIN_S = 5.0
+AGAIN_S = 10.0
 
 #: Options of a call that say how to publish it, or where its answer goes.
 _OF_CELERYS_WAY = ("producer", "publisher", "connection", "reply_to")
@@ -54,7 +54,10 @@ class _Place:
         """The client; None where the calls take Celery's way."""
         if self._settled:
             return self._client
-        with self._lock:
+        # The first time all wait; when a server was away then, one thread tries again, the others go on.
+        if not self._lock.acquire(blocking=self._again_at == 0.0):
+            return None
+        try:
             if not self._settled and time.monotonic() >= self._again_at:
                 try:
                     self._client = _new_client(app)
@@ -63,6 +66,8 @@ class _Place:
                     logger.debug("No lean calls yet: %r", exc)
                     self._again_at = time.monotonic() + AGAIN_S
             return self._client
+        finally:
+            self._lock.release()
 
 
 #: The attribute of an app under which it keeps its place.

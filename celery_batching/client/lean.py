@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from celery.result import AsyncResult
 from kombu.utils.uuid import uuid
 
 from ..transport.publishing import is_plain_redis
@@ -16,14 +17,14 @@ from .result import BatchResult
 
 if TYPE_CHECKING:
     from celery import Celery
-    from celery.result import AsyncResult
 
 __all__ = ["Client", "fits"]
 
 
 def fits(app: Any) -> bool:
-    """Whether broker and backend of the app are Celery's and kombu's own for one Redis server each."""
-    return is_plain_redis(app.connection_for_write()) and is_plain_redis_backend(app.backend)
+    """Whether broker, backend and results of the app are Celery's and kombu's own, on one Redis server each."""
+    stock_result = app.AsyncResult.__mro__[1] is AsyncResult
+    return stock_result and is_plain_redis(app.connection_for_write()) and is_plain_redis_backend(app.backend)
 
 
 class Client:
@@ -53,8 +54,10 @@ class Client:
         arrival = self._replies.expect(task_id)
         spare_subscription(self._app.backend, LeanProducer)
         result: Any = apply_async(task_id=task_id, producer=self._producer, reply_to=self._replies.channel)
-        result.__class__ = self._result_class
-        result.await_reply(arrival, self._replies)
+        stock_class: Any = self._app.AsyncResult
+        if type(result) is stock_class:  # else the task makes results of its own
+            result.__class__ = self._result_class
+            result.await_reply(arrival, self._replies)
         return result
 
     @contextmanager

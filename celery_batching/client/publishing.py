@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 import redis
 from kombu import Producer
@@ -27,7 +28,9 @@ class _Block(threading.local):
 class LeanProducer(Producer):
     """For messages that go straight to a queue which is declared; all others take the app's own producers.
 
-    So does a message that could not be pushed: Celery's settings say how long it is tried again.
+    A queue that expires is declared anew with each message, which renews its life. Its messages go
+    that way too, and so does a message that could not be pushed: Celery's settings say how
+    long it is tried again.
 
     Args:
         app: the Celery app.
@@ -39,7 +42,8 @@ class LeanProducer(Producer):
 
     def __init__(self, app: Any, connection: Any) -> None:
         self._app = app
-        self._declared: dict[int, Any] = {}  # by identity, since kombu takes long to compare queues
+        # By identity, since kombu takes long to compare queues.
+        self._declared: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._block = _Block()
         super().__init__(pushing_channel(connection), auto_declare=False)
 
@@ -50,7 +54,7 @@ class LeanProducer(Producer):
         declare = options.get("declare") or ()
         if not all(id(entity) in self._declared for entity in declare):
             sent = self._publish_by_celery(body, **options)
-            self._declared.update((id(entity), entity) for entity in declare)
+            self._declared.update((id(entity), entity) for entity in declare if not _expires(entity))
             return sent
         try:
             sent = super().publish(body, **{**options, "declare": None, "retry": False})
@@ -84,3 +88,8 @@ class LeanProducer(Producer):
     def _publish_by_celery(self, body: Any, *args: Any, **options: Any) -> Any:
         with self._app.producer_or_acquire() as producer:
             return producer.publish(body, *args, **options)
+
+
+def _expires(entity: Any) -> bool:
+    """Whether a queue goes when it was not used for some time."""
+    return bool(getattr(entity, "expires", None) or "x-expires" in (getattr(entity, "queue_arguments", None) or {}))

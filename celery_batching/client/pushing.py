@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from redis.exceptions import ConnectionError, ResponseError  # noqa: A004 - redis-py's name
+from redis.exceptions import ConnectionError, RedisError, ResponseError  # noqa: A004 - redis-py's name
 
 __all__ = ["Push", "Pushing"]
 
@@ -16,13 +16,18 @@ __all__ = ["Push", "Pushing"]
 class Push:
     """One message on its way; ``error`` is what came in its way."""
 
-    __slots__ = ("again", "error", "key", "sent", "text")
+    __slots__ = ("again", "ended", "error", "packed")
 
-    def __init__(self, key: str, text: str) -> None:
-        self.key, self.text = key, text
-        self.sent = False
+    def __init__(self, packed: list[bytes]) -> None:
+        self.packed = packed
+        self.ended = False
         self.error: Exception | None = None
         self.again: Callable[[], Any] | None = None  # sends it in another way
+
+    def end(self, error: Exception | None = None) -> None:
+        """It is on its list, or this is why that is not certain."""
+        self.error = error
+        self.ended = True
 
 
 class _Held(threading.local):
@@ -42,6 +47,7 @@ class Pushing:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._lock = threading.Lock()
+        self._owner: int | None = None  # the thread that has the lock
         self._waiting: deque[Push] = deque()
         self._held = _Held()
 
@@ -51,7 +57,7 @@ class Pushing:
         Raises:
             redis.RedisError: it may be there, or not, where the connection was lost.
         """
-        push = Push(key, text)
+        push = Push(self._connection.pack_command("LPUSH", key, text))
         if self._held.pushes is not None:
             self._held.pushes.append(push)
             return
@@ -74,33 +80,47 @@ class Pushing:
         self._send(pushes)
 
     def _send(self, pushes: list[Push]) -> None:
+        if self._owner == threading.get_ident():  # a finalizer calls, in the midst of a conversation
+            for push in pushes:
+                push.end(ConnectionError("the connection is in use"))
+            return
         self._waiting.extend(pushes)
-        with self._lock:
-            if not all(push.sent for push in pushes):
-                self._send_all()
+        try:
+            with self._lock:
+                if not all(push.ended for push in pushes):
+                    self._send_all()
+        finally:
+            for push in pushes:
+                if not push.ended:  # this thread was interrupted
+                    with suppress(ValueError):
+                        self._waiting.remove(push)
+                    push.end(ConnectionError("interrupted"))
 
     def _send_all(self) -> None:
-        pushes = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        answered = 0
+        """Send all that waits. Only the thread that has the lock takes from there."""
+        self._owner = threading.get_ident()
+        pushes = list(self._waiting)
         try:
-            self._connection.send_packed_command(
-                self._connection.pack_commands([("LPUSH", push.key, push.text) for push in pushes])
-            )
+            self._connection.send_packed_command([part for push in pushes for part in push.packed])
             for push in pushes:
-                self._read(push)
-                answered += 1
-        except BaseException as exc:  # also a Ctrl-C, which is this thread's alone
+                push.end(self._read())
+        except BaseException as exc:  # also a Ctrl-C, or what a signal's handler raises: this thread's alone
             self._connection.disconnect()
-            for push in pushes[answered:]:
-                push.error = exc if isinstance(exc, Exception) else ConnectionError("interrupted")
-            if not isinstance(exc, Exception):
+            lost = exc if isinstance(exc, (RedisError, OSError)) else ConnectionError("interrupted")
+            for push in pushes:
+                if not push.ended:
+                    push.end(lost)
+            if lost is not exc:
                 raise
         finally:
             for push in pushes:
-                push.sent = True
+                with suppress(ValueError):
+                    self._waiting.remove(push)
+            self._owner = None
 
-    def _read(self, push: Push) -> None:
+    def _read(self) -> ResponseError | None:
         try:
             self._connection.read_response()
         except ResponseError as exc:
-            push.error = exc
+            return exc
+        return None

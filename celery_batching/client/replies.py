@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import math
+import os
 import threading
 import time
 import weakref
@@ -30,26 +31,28 @@ logger = logging.getLogger(__name__)
 SUBSCRIBED_S = 1.0
 
 #: Seconds until a lost server is tried again, at first and at most; it is twice as long each time.
-AGAIN_S, MOST_AGAIN_S = 0.25, 10.0
+AGAIN_S, MOST_AGAIN_S = 0.1, 1.0
 
 #: Seconds a caller waits before what is stored is looked at: for the first time, and at most and at least later.
 #: Where looking finds results that nobody told, such as those of another worker's, it is done more often.
 PATIENCE_S, LEAST_PATIENCE_S = 0.5, 0.02
 
 #: The most keys in one look.
-LOOKED_AT_ONCE = 1000
+LOOKED_AT_ONCE = 100
 
 
 class Arrival:
     """One result that is waited for.
 
     Attributes:
+        key: where it will be stored.
         stored: what the result backend has stored; None until it has come.
     """
 
-    __slots__ = ("__weakref__", "_closed", "stored")
+    __slots__ = ("__weakref__", "_closed", "key", "stored")
 
-    def __init__(self) -> None:
+    def __init__(self, key: Any) -> None:
+        self.key = key
         self.stored: bytes | None = None
         self._closed = threading.Lock()  # the lightest thing to wait for
         self._closed.acquire()
@@ -79,7 +82,8 @@ class Replies:
     def __init__(self, app: Any) -> None:
         self.channel = new_reply_channel()
         self.look_wanted = threading.Event()
-        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # a finalizer may call in the midst of it
         self._arrivals: WeakValueDictionary[str, Arrival] = WeakValueDictionary()
         self._patience_s = PATIENCE_S
         self._subscribed = threading.Event()
@@ -95,10 +99,20 @@ class Replies:
             threading.Thread(target=_repeat, args=(act, ref), name=f"batching-replies-{name}", daemon=True).start()
         self._subscribed.wait(SUBSCRIBED_S)
 
+    @property
+    def live(self) -> bool:
+        """Whether this is their process: after a fork, the child has the object and not its threads."""
+        return self._pid == os.getpid()
+
     def expect(self, task_id: str) -> Arrival:
-        """Wait for a result from now on, for as long as the arrival is kept."""
+        """Wait for a result from now on, for as long as the arrival is kept.
+
+        Raises:
+            TypeError: by Celery, for an id that is none.
+        """
+        arrival = Arrival(self._backend.get_key_for_task(task_id))
         with self._lock:
-            return self._arrivals.setdefault(task_id, Arrival())
+            return self._arrivals.setdefault(task_id, arrival)
 
     def wait(self, arrival: Arrival, timeout: float | None) -> bool:
         """Whether the result comes within these seconds; None: it is waited for."""
@@ -112,7 +126,7 @@ class Replies:
     def look(self) -> None:
         """Look whether what has not come is stored."""
         with self._lock:
-            missing = [(task_id, arrival) for task_id, arrival in self._arrivals.items() if arrival.stored is None]
+            missing = [arrival for arrival in self._arrivals.values() if arrival.stored is None]
         for start in range(0, len(missing), LOOKED_AT_ONCE):
             if _look_at(self._backend, missing[start : start + LOOKED_AT_ONCE]):
                 # Nobody told of them: there may be more.
@@ -126,17 +140,19 @@ class Replies:
     def told(self, message: bytes) -> None:
         """Some results have come."""
         try:
-            for task_id, stored in unpacked(message):
-                arrival = self._arrivals.get(task_id)
-                if arrival is not None and stored:
-                    arrival.come(stored)
-                elif arrival is not None:
-                    self.look_wanted.set()
+            told = list(unpacked(message))
         except ValueError as exc:
             logger.warning("A reply cannot be read, its results are looked up: %r", exc)
             self.look_wanted.set()
-        else:
-            self._patience_s = PATIENCE_S
+            return
+        with self._lock:
+            arrivals = [(self._arrivals.get(task_id), stored) for task_id, stored in told]
+        for arrival, stored in arrivals:
+            if arrival is not None and stored:
+                arrival.come(stored)
+            elif arrival is not None:
+                self.look_wanted.set()
+        self._patience_s = PATIENCE_S
 
     @property
     def rest_s(self) -> float:
@@ -147,23 +163,36 @@ class Replies:
 Ref = Callable[[], Replies | None]
 
 
-def _repeat(act: Callable[[Ref], None], ref: Ref) -> None:
+class _Retries:
+    """How long to wait until a lost server is tried again."""
+
+    def __init__(self) -> None:
+        self._pause_s = AGAIN_S
+
+    def succeeded(self) -> None:
+        """The next loss is a new one."""
+        self._pause_s = AGAIN_S
+
+    def failed(self, exc: Exception) -> None:
+        """Wait; the first loss is told."""
+        level = logging.WARNING if self._pause_s == AGAIN_S else logging.DEBUG
+        logger.log(level, "The result backend is lost, trying again: %r", exc)
+        _rest(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, MOST_AGAIN_S)
+
+
+def _repeat(act: Callable[[Ref, _Retries], None], ref: Ref) -> None:
     """Act for as long as the object lives, again and again where the server is lost."""
-    pause = AGAIN_S
+    retries = _Retries()
     while ref() is not None:
-        started = time.monotonic()
         try:
-            act(ref)
-        except Exception as exc:  # whatever the client raises, callers wait for this thread
-            if ref() is not None and pause == AGAIN_S:
-                logger.warning("The result backend is lost, trying again: %r", exc)
-        if time.monotonic() - started > MOST_AGAIN_S:
-            pause = AGAIN_S
-        _rest(pause)
-        pause = min(2 * pause, MOST_AGAIN_S)
+            act(ref, retries)
+        except Exception as exc:  # noqa: PERF203 - whatever the client raises, callers wait for this thread
+            if ref() is not None:
+                retries.failed(exc)
 
 
-def _listen(client: redis.Redis, channel: str, ref: Ref) -> None:
+def _listen(client: redis.Redis, channel: str, ref: Ref, retries: _Retries) -> None:
     pubsub: Any = client.pubsub()  # type: ignore[no-untyped-call]
     with pubsub:
         pubsub.subscribe(channel)
@@ -172,32 +201,41 @@ def _listen(client: redis.Redis, channel: str, ref: Ref) -> None:
             if replies is None:
                 return
             if message["type"] == "subscribe":
+                retries.succeeded()
                 replies.subscribed()
             elif message["type"] == "message":
                 replies.told(message["data"])
             del replies  # while the thread waits, it must not keep it
 
 
-def _look(wanted: threading.Event, ref: Ref) -> None:
+def _look(wanted: threading.Event, ref: Ref, retries: _Retries) -> None:
     while wanted.wait():
         wanted.clear()
         replies = ref()
         if replies is None:
             return
         replies.look()
+        retries.succeeded()
         rest_s = replies.rest_s
         del replies
         _rest(rest_s)
 
 
-def _look_at(backend: Any, missing: list[tuple[str, Arrival]]) -> bool:
-    values = backend.mget([backend.get_key_for_task(task_id) for task_id, _ in missing])
+def _look_at(backend: Any, missing: list[Arrival]) -> bool:
     found = False
-    for (_, arrival), stored in zip(missing, values, strict=True):
-        if stored and arrival.stored is None and backend.decode(stored)["status"] in states.READY_STATES:
+    for arrival, stored in zip(missing, backend.mget([arrival.key for arrival in missing]), strict=True):
+        if stored and arrival.stored is None and _is_ready(backend, stored):
             arrival.come(stored)
             found = True
     return found
+
+
+def _is_ready(backend: Any, stored: Any) -> bool:
+    try:
+        return backend.decode(stored)["status"] in states.READY_STATES
+    except Exception as exc:  # whoever waits for it shall get that error
+        logger.debug("A result cannot be decoded: %r", exc)
+        return True
 
 
 def _rest(seconds: float) -> None:
@@ -207,7 +245,7 @@ def _rest(seconds: float) -> None:
 def _own_client(backend: Any) -> redis.Redis:
     """A client of the backend's server for one thread, which waits for as long as nothing comes."""
     pool = backend.client.connection_pool
-    own = {"socket_timeout": None, "socket_keepalive": True, "retry": Retry(NoBackoff(), 0)}
+    own = {"decode_responses": False, "socket_timeout": None, "socket_keepalive": True, "retry": Retry(NoBackoff(), 0)}
     if issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
         del own["socket_keepalive"]
     kwargs = {**pool.connection_kwargs, **own}

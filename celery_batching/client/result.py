@@ -35,12 +35,13 @@ class BatchResult(StockResult):  # type: ignore[misc]
         """As ``AsyncResult.get``."""
         wanted = {name for name, value in options.items() if value is not None}
         fits = not args and wanted <= _LOCAL and (timeout is None or timeout >= LEAST_TIMEOUT_S)
-        if self._arrival is None or self._replies is None or self._cache or self.parent or not fits:
+        arrival, replies = self._arrival, self._replies
+        if arrival is None or replies is None or not replies.live or self._cache or self.parent or not fits:
             self._listens = True
             return super().get(timeout, propagate, *args, **options)
         if options.get("disable_sync_subtasks", True):
             assert_will_not_block()
-        if not self._replies.wait(self._arrival, timeout):
+        if not replies.wait(arrival, timeout):
             raise TimeoutError("The operation timed out.")
         return self.maybe_throw(propagate=propagate, callback=options.get("callback"))
 

@@ -26,13 +26,10 @@ def pushing_channel(connection: Any) -> Any:
     channel = connection.channel()
     pushing = Pushing(channel.pool.get_connection())
 
-    def put(queue: str, message: Any, **kwargs: Any) -> None:
-        if queue in channel._expires:  # each message renews its life
-            put_by_kombu(queue, message, **kwargs)
-        else:
-            key = channel._q_for_pri(queue, channel._get_message_priority(message, reverse=False))
-            pushing.push(channel.global_keyprefix + key, dumps(message))
+    def put(queue: str, message: Any, **_: Any) -> None:
+        key = channel._q_for_pri(queue, channel._get_message_priority(message, reverse=False))
+        pushing.push(channel.global_keyprefix + key, dumps(message))
 
-    put_by_kombu, channel._put = channel._put, put
+    channel._put = put
     channel.pushing = pushing
     return channel
