@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from celery import Celery
 from celery.result import AsyncResult
 from kombu.utils.uuid import uuid
 
@@ -15,15 +16,12 @@ from .publishing import LeanProducer
 from .replies import Replies
 from .result import BatchResult
 
-if TYPE_CHECKING:
-    from celery import Celery
-
 __all__ = ["Client", "fits"]
 
 
 def fits(app: Any) -> bool:
     """Whether broker, backend and results of the app are Celery's and kombu's own, on one Redis server each."""
-    stock_result = app.AsyncResult.__mro__[1] is AsyncResult
+    stock_result = type(app).AsyncResult is Celery.AsyncResult
     return stock_result and is_plain_redis(app.connection_for_write()) and is_plain_redis_backend(app.backend)
 
 
