@@ -29,6 +29,10 @@ MOST_MESSAGES = 250
 MOST_BYTES = 16 * 1024 * 1024
 
 
+#: How many times as long a silent server is not asked, where it tells of new messages by itself.
+PATIENCE_FACTOR = 5
+
+
 class State(enum.Enum):
     """Where the conversation stands."""
 
@@ -116,6 +120,7 @@ class Asking:
     def is_due(self, patience_s: float) -> bool:
         """Whether it is time to ask: there may be messages, or the server has been silent for long."""
         if self.state is State.WAITING:
+            patience_s *= PATIENCE_FACTOR if self._tracked else 1
             return time.monotonic() - self._waiting_since >= patience_s
         return self.state is State.IDLE
 
