@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -61,13 +62,17 @@ class Arrival:
         """It is here."""
         if self.stored is None:
             self.stored = stored
-            self._closed.release()
+            self._open()
 
     def wait(self, seconds: float) -> bool:
         """Whether it has come within this time."""
         if self.stored is None and self._closed.acquire(timeout=seconds):
-            self._closed.release()  # for whoever else waits
+            self._open()  # for whoever else waits
         return self.stored is not None
+
+    def _open(self) -> None:
+        with suppress(RuntimeError):  # another thread was faster
+            self._closed.release()
 
 
 class Replies:
@@ -110,9 +115,12 @@ class Replies:
         Raises:
             TypeError: by Celery, for an id that is none.
         """
-        arrival = Arrival(self._backend.get_key_for_task(task_id))
+        new = Arrival(self._backend.get_key_for_task(task_id))
         with self._lock:
-            return self._arrivals.setdefault(task_id, arrival)
+            arrival = self._arrivals.get(task_id)
+            if arrival is None or arrival.stored is not None:  # that was the end of an earlier call of this id
+                arrival = self._arrivals[task_id] = new
+            return arrival
 
     def wait(self, arrival: Arrival, timeout: float | None) -> bool:
         """Whether the result comes within these seconds; None: it is waited for."""

@@ -63,6 +63,17 @@ def test_a_result_that_cannot_be_decoded_harms_no_other(start_worker: WorkerFixt
     assert [0, 6] == [running.get(timeout=10), good.get(timeout=10)]
 
 
+def test_an_id_may_be_used_again_when_its_result_is_forgotten(start_worker: WorkerFixture) -> None:
+    """The second call gets its own result, though the first one's is still at hand."""
+    double = start_worker("lean").task("double")
+    double.delay(0).get(timeout=20)
+    first = double.apply_async((1,), task_id="again")
+    assert 2 == first.get(timeout=10)
+    first.forget()
+    second = double.apply_async((2,), task_id="again")
+    assert 4 == second.get(timeout=10)
+
+
 def test_an_id_that_is_none_is_refused_at_the_call(open_site: SiteFixture) -> None:
     """As by a stock call, which fails before it sends."""
     live = open_site()
