@@ -75,9 +75,8 @@ def signal_number(signal: Any) -> int:
 
 def is_stopping() -> bool:
     """Whether somebody asked the worker to stop; a status of 0 asks too."""
-    return any(
-        flag is not None and flag is not False for flag in (worker_state.should_stop, worker_state.should_terminate)
-    )
+    stop, terminate = worker_state.should_stop, worker_state.should_terminate
+    return (stop is not None and stop is not False) or (terminate is not None and terminate is not False)
 
 
 def before_end(consumer: Any, act: Callable[[], None]) -> None:

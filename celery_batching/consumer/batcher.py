@@ -165,7 +165,8 @@ class Batcher:
             self._evaluating = False
 
     def _may_claim(self) -> bool:
-        if not self._open or is_stopping() or self._claiming or len(self._running) >= self._consumer.pool.num_processes:
+        # Asked for each item that arrives: what most often says no comes first.
+        if self._claiming or len(self._running) >= self._consumer.pool.num_processes or not self._open or is_stopping():
             return False
         if self._reruns:
             return True
