@@ -141,8 +141,10 @@ def write_now(pool: Any, hub: Any) -> None:
     if hub is None or not getattr(processes, "outbound_buffer", None):
         return
     try:
-        hub.consolidate_callback(list(processes._all_inqueues))
-    except OSError as exc:  # the process is gone, and the pool will notice
+        living = [fd for fd, process in processes._fileno_to_inq.items() if process._is_alive()]
+        if living:
+            hub.consolidate_callback(living)
+    except OSError as exc:  # it has just died, and the pool will notice
         logger.debug("Cannot write to a pool process: %r", exc)
 
 
@@ -157,10 +159,14 @@ def keep_written_jobs(pool: Any, jobs: Callable[[], Iterable[Any]]) -> None:
         return
 
     def keep_and_flush() -> None:
+        # What a dead process could not take waits to be written again, and a new process that got the
+        # dead one's file numbers counts for its reader already.
+        unwritten = pool._pool.outbound_buffer
         for job in jobs():
             process = getattr(job, "_write_to", None)
-            if process is not None and process._is_alive():
+            if process is not None and process._is_alive() and job not in unwritten:
                 job._accepted = True
+                job._worker_pid = process.pid  # or nobody would hear of its death before it has accepted
         flush()
 
     keep_and_flush.keeps_written_jobs = True  # type: ignore[attr-defined]
