@@ -161,7 +161,7 @@ def keep_written_jobs(pool: Any, jobs: Callable[[], Iterable[Any]]) -> None:
     def keep_and_flush() -> None:
         # What a dead process could not take waits to be written again, and a new process that got the
         # dead one's file numbers counts for its reader already.
-        unwritten = pool._pool.outbound_buffer
+        unwritten = getattr(getattr(pool, "_pool", None), "outbound_buffer", ())  # nothing without processes
         for job in jobs():
             process = getattr(job, "_write_to", None)
             if process is not None and process._is_alive() and job not in unwritten:

@@ -43,3 +43,12 @@ def test_other_jobs_are_dropped() -> None:
     keep_written_jobs(pool, lambda: pool.jobs)
     pool.flush()
     assert [] == pool.jobs
+
+
+def test_a_pool_without_processes_is_flushed_as_ever() -> None:
+    """Threads have no such jobs, and nothing to look at."""
+    flushed: list[str] = []
+    pool = SimpleNamespace(flush=lambda: flushed.append("flushed"))
+    keep_written_jobs(pool, lambda: [SimpleNamespace(f=None)])
+    pool.flush()
+    assert ["flushed"] == flushed
