@@ -14,7 +14,7 @@ from kombu import Producer
 from kombu.exceptions import OperationalError
 
 from ..transport.publishing import pushing_channel
-from .pushing import Push
+from ..transport.pushing import Push
 
 __all__ = ["LeanProducer"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from kombu.utils.json import dumps
 
-from ..client.pushing import Pushing
 from ._kombu import kombu_redis
+from .pushing import Pushing
 
 __all__ = ["is_plain_redis", "pushing_channel"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError, ResponseError  # noqa: A004 - redis-py's name
 
-from celery_batching.client.pushing import Pushing
+from celery_batching.transport.pushing import Pushing
 
 
 class Wire:
