@@ -109,6 +109,12 @@ class Replies:
         """Whether this is their process: after a fork, the child has the object and not its threads."""
         return self._pid == os.getpid()
 
+    @property
+    def awaited(self) -> bool:
+        """Whether a result has not come that somebody keeps a place for."""
+        with self._lock:
+            return any(arrival.stored is None for arrival in self._arrivals.values())
+
     def expect(self, task_id: str) -> Arrival:
         """Wait for a result from now on, for as long as the arrival is kept.
 
@@ -181,9 +187,9 @@ class _Retries:
         """The next loss is a new one."""
         self._pause_s = AGAIN_S
 
-    def failed(self, exc: Exception) -> None:
-        """Wait; the first loss is told."""
-        level = logging.WARNING if self._pause_s == AGAIN_S else logging.DEBUG
+    def failed(self, exc: Exception, *, awaited: bool) -> None:
+        """Wait; the first loss is told, where somebody waits for a result."""
+        level = logging.WARNING if awaited and self._pause_s == AGAIN_S else logging.DEBUG
         logger.log(level, "The result backend is lost, trying again: %r", exc)
         _rest(self._pause_s)
         self._pause_s = min(2 * self._pause_s, MOST_AGAIN_S)
@@ -196,8 +202,10 @@ def _repeat(act: Callable[[Ref, _Retries], None], ref: Ref) -> None:
         try:
             act(ref, retries)
         except Exception as exc:  # noqa: PERF203 - whatever the client raises, callers wait for this thread
-            if ref() is not None:
-                retries.failed(exc)
+            replies = ref()
+            awaited = replies is not None and replies.awaited
+            del replies  # while the thread waits, it must not keep it
+            retries.failed(exc, awaited=awaited)
 
 
 def _listen(client: redis.Redis, channel: str, ref: Ref, retries: _Retries) -> None:
