@@ -23,6 +23,7 @@ __all__ = [
     "forks",
     "is_discarded",
     "is_solo",
+    "jobs_of",
     "keep_written_jobs",
     "loaded_torch",
     "on_escape",
@@ -116,6 +117,11 @@ def is_discarded(job: Any) -> bool:
     return cache is not None and job._job not in cache and not job.ready()
 
 
+def jobs_of(pool: Any) -> list[Any]:
+    """All jobs of a prefork pool that have not ended; of other pools none."""
+    return list(getattr(getattr(pool, "_pool", None), "_cache", {}).values())
+
+
 def on_escape(job: Any, tell: Callable[[BaseException], None]) -> None:
     """Tell of what flies past the callbacks of the threads pool, into a future that nobody reads.
 
@@ -152,7 +158,8 @@ def keep_written_jobs(pool: Any, jobs: Callable[[], Iterable[Any]]) -> None:
     """Let the pool keep the jobs that are on their way to a process, when the connection or the worker ends.
 
     AsynPool then drops what no process has accepted yet. What was written to a process by then
-    runs nevertheless, and nobody would hear of its end.
+    runs nevertheless, and nobody would hear of its end; at the end of a worker the process would
+    wait 30 s for somebody to read its result, and the worker for the process.
     """
     flush = pool.flush
     if not callable(flush) or hasattr(flush, "keeps_written_jobs"):

@@ -22,6 +22,7 @@ from .._celery_internals import (
     exception_info,
     forks,
     in_loop_thread,
+    jobs_of,
     keep_prefetch,
     keep_written_jobs,
     on_escape,
@@ -171,6 +172,8 @@ class BatchingStep(bootsteps.StartStopStep):
     def _jobs_to_keep(self) -> list[Any]:
         """Called before the pool drops what it has not written: a job that it got meanwhile would be lost unseen."""
         self._batcher.stop_sending()
+        if self._leaving.began:
+            return jobs_of(self._consumer.pool)  # all of them: their messages can still be acked
         return self._batcher.jobs()
 
     def _prepare(self) -> None:

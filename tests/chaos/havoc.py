@@ -19,7 +19,7 @@ from tests.chaos import wishes
 from tests.chaos.plan import WORKERS, Event
 from tests.support.redis_server import RedisServer
 from tests.support.sites import LiveSite
-from tests.support.waiting import wait_until
+from tests.support.waiting import NotInTimeError, wait_until
 from tests.support.worker_process import START_S, WorkerProcess
 
 #: Seconds that a worker is stopped by `pause`, and at most without Redis by `restart_redis`.
@@ -162,7 +162,7 @@ def see_off(worker: WorkerProcess) -> None:
     """A worker was told to end: it ends with 0, and so do the processes of its session."""
     try:
         wait_until(lambda: not worker.running, f"{worker.node} ends", END_S)
-    except pytest.fail.Exception:
+    except NotInTimeError:
         fail_as_stuck(worker)
     wait_until(lambda: not others_in_session(worker.pid), f"no process of {worker.node} stays behind", 5.0)
     code = worker.wait()
@@ -173,7 +173,7 @@ def fail_as_stuck(worker: WorkerProcess) -> NoReturn:
     """Say where a worker stands that does not end: on SIGUSR1 Celery logs the stacks of its threads."""
     before = len(worker.log())
     worker.signal(signal.SIGUSR1)
-    with suppress(pytest.fail.Exception):
+    with suppress(NotInTimeError):
         wait_until(lambda: "MainThread" in worker.log()[before:], "the stacks", 5.0)
     pytest.fail(f"{worker.node} does not end after SIGTERM\n{worker.log()[-SHOWN_LOG:]}")
 

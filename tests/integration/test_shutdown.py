@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections import Counter
@@ -275,6 +276,35 @@ def test_a_second_signal_ends_a_setup_in_a_thread(
         wait_for_end(worker)
     start_worker("ending", site=site)
     assert 2 == item.get(timeout=LONG_S)
+
+
+@pytest.mark.parametrize("task", ["double", "double_alone"])
+def test_a_job_that_no_process_has_accepted_ends_with_the_worker(start_worker: WorkerFixture, task: str) -> None:
+    """What was written to a process is run there and its result read, also of a plain task: the process waits for that.
+
+    So it was with the worker's own first job, when the signal came just after "ready".
+    """
+    worker = start_worker("control", loglevel="DEBUG")
+    (child,) = worker.children()
+    written = writes(worker)
+
+    os.kill(child, signal.SIGSTOP)
+    try:
+        result = worker.task(task).delay(3)
+        wait_until(lambda: writes(worker) > written, "the job is on its way to the process")
+        worker.signal(signal.SIGTERM)
+        wait_until(lambda: "Stopping Pool" in worker.log(), "the worker waits for its pool", saw=worker.log)
+    finally:
+        os.kill(child, signal.SIGCONT)
+
+    assert 0 == wait_for_end(worker)
+    assert 6 == result.get(timeout=1.0)
+
+
+def writes(worker: WorkerProcess) -> int:
+    """How many jobs the worker has written to its pool's processes."""
+    count: int = worker.inspect("stats")["pool"]["writes"]["total"]
+    return count
 
 
 @pytest.mark.parametrize(("option", "most"), [("--max-tasks-per-child=2", 2), ("--max-memory-per-child=1", 1)])

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from tests.support import die_with_parent
-from tests.support.waiting import wait_until
+from tests.support.waiting import NotInTimeError, wait_until
 
 Seen = TypeVar("Seen")
 
@@ -112,7 +112,7 @@ class ChildProcess:
     def _ends_within(self, timeout: float) -> bool:
         try:
             wait_until(lambda: not self.running, "it ends", timeout)
-        except pytest.fail.Exception:
+        except NotInTimeError:
             return False
         return True
 

@@ -6,12 +6,16 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-import pytest
+__all__ = ["NotInTimeError", "wait_until"]
 
 Seen = TypeVar("Seen")
 
 #: Seconds between two looks.
 POLL_S = 0.02
+
+
+class NotInTimeError(AssertionError):
+    """What a test waits for has not come. Not one of pytest, which is slow to import: workers wait, too."""
 
 
 def wait_until(
@@ -21,7 +25,7 @@ def wait_until(
     *,
     saw: Callable[[], object] | None = None,
 ) -> Seen:
-    """Return the predicate's first true value, or fail after `timeout` seconds with what was seen.
+    """Return the predicate's first true value, or raise NotInTimeError after `timeout` seconds with what was seen.
 
     What was seen is the predicate's last value, or what `saw` returns when that says more.
     """
@@ -29,6 +33,6 @@ def wait_until(
     while not (value := predicate()):
         if time.monotonic() >= deadline:
             last = saw() if saw else value
-            pytest.fail(f"{description}: not within {timeout:g} s; last seen: {last!r}")
+            raise NotInTimeError(f"{description}: not within {timeout:g} s; last seen: {last!r}")
         time.sleep(POLL_S)  # noqa: TID251 - the pause between two looks, not a guess at a duration
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import NotInTimeError, wait_until
 from tests.support.worker_process import BATCH_LINE, BatchLine, parse_batch
 
 
@@ -17,7 +17,7 @@ def test_the_first_true_value_is_returned() -> None:
 
 def test_a_wait_in_vain_says_what_it_saw() -> None:
     """Waiting that ends in vain names what was wanted and what was there."""
-    with pytest.raises(pytest.fail.Exception, match=r"three items: not within 0 s; last seen: \[1\]"):
+    with pytest.raises(NotInTimeError, match=r"three items: not within 0 s; last seen: \[1\]"):
         wait_until(lambda: False, "three items", timeout=0, saw=lambda: [1])
 
 
