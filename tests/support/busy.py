@@ -15,9 +15,10 @@ from tests.support.worker_process import WorkerProcess
 @contextmanager
 def busy(worker: WorkerProcess, task: Task) -> Iterator[AsyncResult]:
     """Let the model stand at its gate with one call (of 0) inside the `with` block."""
+    runs = len(worker.journal.entries("run"))
     with worker.journal.closed_gate():
         running = task.delay(0)
-        worker.journal.wait_for("run")
+        worker.journal.wait_for("run", runs + 1)
         yield running
 
 

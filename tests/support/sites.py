@@ -27,6 +27,17 @@ BINDINGS = "_kombu.binding"
 #: an answer that comes after the asker has left stays there.
 ANSWERS = ".reply.celery.pidbox"
 
+#: All keys that never expire, in one step: a key at a time cost the tests a fifth of their time.
+LASTING = """
+local lasting = {}
+for _, key in ipairs(redis.call('keys', '*')) do
+  if redis.call('ttl', key) == -1 then
+    lasting[#lasting + 1] = key
+  end
+end
+return lasting
+"""
+
 
 class Place(Protocol):
     """A broker or result backend, as far as one site uses it."""
@@ -75,13 +86,9 @@ class RedisDb:
         self._server.release_db(self._db)
 
     def _lasting(self) -> list[str]:
+        keys: Any = self.client.eval(LASTING, 0)
         return sorted(
-            key
-            for key in self.client.scan_iter()
-            if key != CLAIM
-            and not key.startswith(BINDINGS)
-            and not key.endswith(ANSWERS)
-            and self.client.ttl(key) == -1  # not -2: gone since the scan
+            key for key in keys if key != CLAIM and not key.startswith(BINDINGS) and not key.endswith(ANSWERS)
         )
 
 
