@@ -44,17 +44,17 @@ demo: $(VENV)/.demo ## Run the example under load and compare it with plain Cele
 	@$(BIN)/python -m example_project.demo $(DEMO_ARGS)
 
 test: $(VENV)/.test ## Run the test suite (WITH_CELERY=5.6.3, PYTEST_ARGS=...)
-	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),tests/unit tests/integration)
-	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 tests/acceptance)  # hundreds of callers: alone on the machine
-	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 tests/chaos)
+	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),-m 'not alone')
+	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -m alone -n 0)
 
 # Run in a copy without the package's source, so that the wheel's is imported: it comes first on the path.
-test-wheel: $(VENV)/.lint ## Build the wheel and run the acceptance tests against it
+test-wheel: $(VENV)/.test ## Build the wheel and run the acceptance tests against it
 	rm -rf build
-	$(BIN)/python -m build --wheel --outdir build
+	$(BIN)/pip wheel -qq --no-deps --wheel-dir build .
 	$(BIN)/pip install -qq --no-deps --target build/wheel build/*.whl
 	cp -R tests example_project pyproject.toml build
-	cd build && PYTHONPATH=$(CURDIR)/build/wheel ../$(BIN)/python -m pytest -n 0 tests/acceptance $(PYTEST_ARGS)
+	cd build && PYTHONPATH=$(CURDIR)/build/wheel ../$(BIN)/python -m pytest -m 'not alone' tests/acceptance $(PYTEST_ARGS)
+	cd build && PYTHONPATH=$(CURDIR)/build/wheel ../$(BIN)/python -m pytest -m alone -n 0 tests/acceptance $(PYTEST_ARGS)
 
 chaos: export CHAOS_SEEDS := $(CHAOS_SEEDS)
 chaos: export CHAOS_ITEMS := $(CHAOS_ITEMS)
@@ -98,6 +98,6 @@ $(BATCHES_VENV)/.made:
 	@touch $@
 
 # mypy reads the types of what the example and the tests import.
-$(VENV)/.lint: $(VENV)/.torch pyproject.toml
-	$(BIN)/pip install -qq --editable '.[demo,test,lint]' $(CELERY)
+$(VENV)/.lint: $(VENV)/.test
+	$(BIN)/pip install -qq --editable '.[test,lint]' $(CELERY)
 	@touch $@

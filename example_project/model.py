@@ -35,7 +35,7 @@ def load_model(device: str) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415  see the module's docstring
     from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
 
-    disable_progress_bar()  # type: ignore[no-untyped-call]
+    disable_progress_bar()
     path = settings.EMBEDDING_MODEL or _bundled_model()
     try:
         return SentenceTransformer(path, device=device)

@@ -15,6 +15,8 @@ from tests.support.batch_lines import batches_of
 from tests.support.callers import call_from_threads
 from tests.support.worker_process import BatchLine, WorkerProcess
 
+pytestmark = pytest.mark.alone
+
 WorkerFixture = Callable[..., WorkerProcess]
 
 #: In the first rounds the callers' threads still start and open their connections, and offer less.

@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+import pytest
+
 from tests.support.batch_lines import sizes_of
 from tests.support.worker_process import WorkerProcess
+
+pytestmark = pytest.mark.alone
 
 WorkerFixture = Callable[..., WorkerProcess]
 

@@ -27,6 +27,8 @@ from tests.support.redis_server import RedisServer
 from tests.support.sites import LiveSite
 from tests.support.worker_process import ROOT, WorkerProcess
 
+pytestmark = pytest.mark.alone
+
 #: So soon others take what a killed worker held.
 BACK = {"batching_lease": 2}
 

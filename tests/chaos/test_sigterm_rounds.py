@@ -20,6 +20,8 @@ from tests.support.sites import LiveSite
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
+pytestmark = pytest.mark.alone
+
 #: Items that are sent in each round.
 ITEMS = 100
 
