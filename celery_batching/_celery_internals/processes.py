@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from billiard.common import human_status
@@ -35,6 +35,9 @@ __all__ = [
 
 
 logger = logging.getLogger(__name__)
+
+#: Bytes of a pipe at most, as Linux allows by default, and of what stands before each job in it.
+MOST_PIPE_B, LENGTH_B = 1 << 20, 4
 
 
 def pool_process_index() -> int:
@@ -138,20 +141,38 @@ def on_escape(job: Any, tell: Callable[[BaseException], None]) -> None:
     future.add_done_callback(look)
 
 
-def write_now(pool: Any, hub: Any) -> None:
+def write_now(pool: Any, hub: Any, *, ahead: bool) -> None:
     """Write jobs to the idle processes of a prefork pool at once.
 
     AsynPool leaves that to the loop's next look at its files, after all that the loop has to do before.
+    ``ahead``: the process still runs another job, and reads this one right after; if it ends before,
+    the pool gives this one to the next process.
     """
     processes: Any = getattr(pool, "_pool", None)
     if hub is None or not getattr(processes, "outbound_buffer", None):
         return
     try:
         living = [fd for fd, process in processes._fileno_to_inq.items() if process._is_alive()]
+        if ahead:
+            living = [fd for fd in living if _fits(fd, processes.outbound_buffer)]
+            processes._busy_workers.difference_update(living)  # which takes them for idle
         if living:
             hub.consolidate_callback(living)
     except OSError as exc:  # it has just died, and the pool will notice
         logger.debug("Cannot write to a pool process: %r", exc)
+
+
+def _fits(fd: int, jobs: Sequence[Any]) -> bool:
+    """Whether the one job fits into the pipe to a process: a part of it would keep the pool from being flushed."""
+    if len(jobs) != 1 or sys.platform != "linux":
+        return False
+    import fcntl  # noqa: PLC0415  not on Windows, where this package is imported, too
+
+    size: int = jobs[0]._payload[2] + LENGTH_B
+    room = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+    if room < size <= MOST_PIPE_B:
+        room = fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, MOST_PIPE_B)
+    return size <= room
 
 
 def keep_written_jobs(pool: Any, jobs: Callable[[], Iterable[Any]]) -> None:

@@ -35,6 +35,8 @@ __all__ = [
     "is_stopping",
     "keep_prefetch",
     "let_terminate",
+    "others_wait_for_a_slot",
+    "recycles_processes",
     "release_slot",
     "signal_number",
     "stored_successes",
@@ -155,6 +157,16 @@ def decoded_call(request: Any) -> tuple[Any, ...]:
 def has_semaphore(worker: Any) -> bool:
     """Whether the worker counts the slots of its pool, as it does for prefork on an event loop."""
     return bool(worker.process_task == worker._process_task_sem)
+
+
+def others_wait_for_a_slot(worker: Any) -> bool:
+    """Whether somebody waits for a slot of the pool; only where ``has_semaphore``."""
+    return bool(worker.semaphore._waiting)
+
+
+def recycles_processes(worker: Any) -> bool:
+    """Whether a pool process ends after so many jobs or with so much memory."""
+    return bool(worker.max_tasks_per_child or worker.max_memory_per_child)
 
 
 def acquire_slot(worker: Any, use: Callable[[], None]) -> None:

@@ -9,22 +9,22 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
-
-from kombu.utils.uuid import uuid
 
 from .._celery_internals import PreforkPool, exception_info, is_discarded, is_stopping
 from ..core.ceilings import Ceilings
 from ..core.items import Buffer, Item, Reason
 from ..core.parts import Part
-from ..core.policy import Flush, Limits, WaitUntil, decide
+from ..core.policy import Flush, WaitUntil
 from ..pool.messages import BatchReport
 from ..transport.redis import life_of
+from .ahead import Ahead
 from .alarm import Alarm
 from .dispatch import send_to_pool
+from .forming import Former
 from .holdings import Holdings
-from .intake import limits_of, set_apart
+from .intake import set_apart
 from .learning import learn
 from .reruns import Reruns
 from .settle import RunningBatch
@@ -49,7 +49,7 @@ class Batcher:
         hand_over: runs a function in the thread of the event loop, in order.
         on_accepted: called when a pool process has begun with a batch.
         on_setup_error: called with the message when a pool process cannot set a task up.
-        bulk: whether the results of a batch may share round trips.
+        bulk: whether the results of a batch may share round trips, and a full batch may be sent ahead.
     """
 
     def __init__(
@@ -73,6 +73,8 @@ class Batcher:
         self._reruns = Reruns()
         self._holdings = Holdings()
         self._ceilings = Ceilings()
+        self._former = Former(consumer.app, self._buffer, self._reruns, self._ceilings, self._holdings.release)
+        self._ahead = Ahead(consumer, wanted=bulk)
         self._running: dict[str, RunningBatch] = {}
         self._open = False
         self._claiming = False
@@ -140,13 +142,15 @@ class Batcher:
             return [batch.job for batch in self._running.values()]
 
     def snapshot(self) -> dict[str, Any]:
-        """What is waiting and running, for ``inspect stats``."""
+        """What is waiting and running, for ``inspect stats``; what was sent ahead waits."""
         with self._lock:
+            sent = list(self._running.values())
+            slots = self._consumer.pool.num_processes
             return {
-                "waiting": len(self._buffer),
+                "waiting": len(self._buffer) + sum(len(batch.requests) for batch in sent[slots:]),
                 "running": [
                     {"task": batch.task.name, "size": len(batch.requests), "reason": batch.reason.value}
-                    for batch in self._running.values()
+                    for batch in sent[:slots]
                 ],
             }
 
@@ -161,17 +165,20 @@ class Batcher:
                 self._slots.claim(functools.partial(self._on_slot, self._generation))
                 if self._claiming:
                     return  # the slot comes later
+            if self._ahead.fits(self._running.values()) and self._may_send_ahead():
+                self._slots.claim(lambda: None)  # it gets the slot when the batch before it ends
+                self._send_next(ahead=True)
         finally:
             self._evaluating = False
 
     def _may_claim(self) -> bool:
         # Asked for each item that arrives: what most often says no comes first.
-        if self._claiming or len(self._running) >= self._consumer.pool.num_processes or not self._open or is_stopping():
+        if len(self._running) >= self._consumer.pool.num_processes or not self._may_send():
             return False
         if self._reruns:
             return True
         now = time.monotonic()
-        decision = decide(self._buffer.windows.items(), self._limits, now)
+        decision = self._former.decide(now)
         if isinstance(decision, Flush) and (decision.reason is Reason.FULL or not self._moments_to_quiet):
             self._alarm.set(None)
             return True
@@ -181,6 +188,15 @@ class Batcher:
             self._alarm.set(decision.time if isinstance(decision, WaitUntil) else None)
         return False
 
+    def _may_send(self) -> bool:
+        return not self._claiming and self._open and not is_stopping()
+
+    def _may_send_ahead(self) -> bool:
+        if self._reruns or not self._may_send():
+            return False
+        decision = self._former.decide(time.monotonic())
+        return isinstance(decision, Flush) and decision.reason is Reason.FULL
+
     def _on_slot(self, generation: int) -> None:
         """A slot is ours: only now is the batch closed."""
         with self._lock:
@@ -188,62 +204,35 @@ class Batcher:
                 self._slots.give_back()
                 return
             self._claiming = False
-            batch = self._next_batch()
-            if batch is None:
-                self._slots.give_back()
-            else:
-                self._send(batch)
+            self._send_next(ahead=False)
             self._evaluate()
 
-    def _next_batch(self) -> RunningBatch | None:
-        while (part := self._reruns.pop()) is not None:
-            part.rows = [request for request in part.rows if not self._leaves(request)]
-            if part.rows:  # else remote control ended all of them meanwhile
-                return RunningBatch(uuid(), part.rows[0].task, part, Reason.SPLIT, 0.0)
-        while True:
-            now = time.monotonic()
-            decision = decide(self._buffer.windows.items(), self._limits, now)
-            if not isinstance(decision, Flush):
-                return None
-            items = self._take(decision.key, decision.size, now)
-            if items:  # else all of them were revoked or expired, and the next window may go
-                part = Part.whole([item.payload for item in items])
-                waited_s = max(now - min(item.arrived for item in items), 0.0)
-                return RunningBatch(uuid(), part.rows[0].task, part, decision.reason, waited_s)
-
-    def _take(self, key: Hashable, size: int, now: float) -> list[Item[Any]]:
-        """Up to ``size`` items, those left out that were revoked or have expired while they waited."""
-        items: list[Item[Any]] = []
-        while len(items) < size and (item := self._buffer.pop(key, now)) is not None:
-            if not self._leaves(item.payload):
-                items.append(item)
-        return items
-
-    def _leaves(self, request: Any) -> bool:
-        """Whether the item is left out, since it was revoked or has expired."""
-        leaves: bool = request.leaves()
-        if leaves:
-            self._holdings.release([request])
-        return leaves
-
-    def _limits(self, key: Hashable) -> Limits:
-        return limits_of(key, self._consumer.app, self._ceilings)
-
-    def _send(self, batch: RunningBatch) -> None:
+    def _send_next(self, *, ahead: bool) -> None:
+        """Use a claimed slot."""
+        batch = self._former.next_batch()
+        if batch is None:
+            self._slots.give_back()
+            return
         self._running[batch.id] = batch
         try:
             send_to_pool(
                 batch,
                 self._consumer,
                 self._hand_over,
-                on_accepted=self._on_accepted,
+                on_accepted=self._on_batch_accepted,
                 on_report=functools.partial(self._on_report, batch),
                 on_lost=functools.partial(self._on_lost, batch),
+                ahead=ahead,
                 bulk=self._bulk,
             )
         except Exception as exc:  # it must not hold the slot for ever
             self._slots.give_back()
             self._on_lost(batch, exception_info(exc))
+
+    def _on_batch_accepted(self) -> None:
+        self._on_accepted()
+        with self._lock:
+            self._evaluate()  # the next may be sent ahead
 
     def _on_report(self, batch: RunningBatch, report: Any) -> None:
         if not isinstance(report, BatchReport):  # an ExceptionInfo, from threads and solo
@@ -258,6 +247,7 @@ class Batcher:
             self._reruns.add(again)
             self._reruns.accuse(batch.part.sibling)
             learn(self._ceilings, batch, report)
+            self._ahead.learn(batch, report.run_s)
         # The next batch leaves first: settling costs time in which the model would wait.
         self._end(batch)
         batch.report(report)

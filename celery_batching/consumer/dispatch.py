@@ -28,12 +28,14 @@ def send_to_pool(
     on_report: Callable[[Any], None],
     on_lost: Callable[[Any], None],
     *,
+    ahead: bool,
     bulk: bool,
 ) -> None:
     """Send the batch; exactly one of ``on_report`` and ``on_lost`` is called, in the event loop's thread.
 
     ``on_accepted`` may be called before.
     ``on_lost`` gets the ExceptionInfo with which the pool gave the batch up.
+    ``ahead``: the process still runs another batch, and begins with this one right after.
 
     Raises:
         Exception: the pool did not take it, such as a message that cannot be pickled.
@@ -44,8 +46,8 @@ def send_to_pool(
     soft = message_soft or batch.task.soft_time_limit or consumer.controller.soft_time_limit
 
     def accepted(pid: int, at: float) -> None:
-        on_accepted()
         batch.accepted(pid, at)
+        on_accepted()
 
     def on_timeout(soft: bool, timeout: float) -> None:
         if soft:  # a hard one comes as the loss of the batch
@@ -64,7 +66,8 @@ def send_to_pool(
         correlation_id=batch.id,
     )
     on_escape(job, lambda exc: hand_over(lambda: on_lost(exception_info(exc))))
-    write_now(consumer.pool, consumer.hub)  # settling the batch before costs time, in which the model would wait
+    # Settling the batch before costs time, in which the model would wait.
+    write_now(consumer.pool, consumer.hub, ahead=ahead)
     batch.sent(job)
 
 

@@ -50,6 +50,10 @@ class RunningBatch:
     Args:
         part: its requests, and what they share with the other parts of a batch that was lost.
         waited_s: seconds the oldest item had waited when the batch was formed.
+
+    Attributes:
+        job: what the pool gave for it.
+        began: whether a pool process has begun with it.
     """
 
     def __init__(self, batch_id: str, task: BatchTask, part: Part[Any], reason: Reason, waited_s: float) -> None:
@@ -59,7 +63,8 @@ class RunningBatch:
         self.requests = part.rows
         self.reason = reason
         self.waited_s = waited_s
-        self.job: Any = None  # what the pool gave for it
+        self.job: Any = None
+        self.began = False
 
     def sent(self, job: Any) -> None:
         """The pool has the batch; what it gave for it lets Celery terminate an item."""
@@ -69,6 +74,7 @@ class RunningBatch:
 
     def accepted(self, pid: int, time_accepted: float) -> None:
         """The pool process ``pid`` has taken the batch."""
+        self.began = True
         for request in self.requests:
             _guarded(request, partial(request.on_accepted, pid, time_accepted))
 

@@ -21,7 +21,8 @@ from tests.support.sites import LiveSite
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
-pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")
+#: Celery 5.6 calls what redis-py has deprecated.
+pytestmark = [pytest.mark.any_celery, pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")]
 
 WorkerFixture = Callable[..., WorkerProcess]
 SiteFixture = Callable[..., LiveSite]

@@ -279,6 +279,7 @@ class Footprint:
         return cls(process.memory_info().rss / 2**20, process.num_threads(), process.num_fds())
 
 
+@pytest.mark.any_celery
 @pytest.mark.parametrize(("pool", "broker"), [("prefork", "redis"), ("threads", "rabbitmq")])
 def test_a_worker_does_not_grow_with_its_reconnects(start_worker: WorkerFixture, pool: str, broker: str) -> None:
     """After many lost connections its memory, threads and files are what they were after the first few."""

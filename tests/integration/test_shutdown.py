@@ -14,7 +14,7 @@ import pytest
 from amqp.exceptions import ChannelError
 
 from tests.support.apps.ending import SIZE
-from tests.support.busy import busy, wait_for_waiting
+from tests.support.busy import busy, jobs_written, wait_for_waiting
 from tests.support.sites import LiveSite
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
@@ -286,12 +286,12 @@ def test_a_job_that_no_process_has_accepted_ends_with_the_worker(start_worker: W
     """
     worker = start_worker("control", loglevel="DEBUG")
     (child,) = worker.children()
-    written = writes(worker)
+    written = jobs_written(worker)
 
     os.kill(child, signal.SIGSTOP)
     try:
         result = worker.task(task).delay(3)
-        wait_until(lambda: writes(worker) > written, "the job is on its way to the process")
+        wait_until(lambda: jobs_written(worker) > written, "the job is on its way to the process")
         worker.signal(signal.SIGTERM)
         wait_until(lambda: "Stopping Pool" in worker.log(), "the worker waits for its pool", saw=worker.log)
     finally:
@@ -299,12 +299,6 @@ def test_a_job_that_no_process_has_accepted_ends_with_the_worker(start_worker: W
 
     assert 0 == wait_for_end(worker)
     assert 6 == result.get(timeout=1.0)
-
-
-def writes(worker: WorkerProcess) -> int:
-    """How many jobs the worker has written to its pool's processes."""
-    count: int = worker.inspect("stats")["pool"]["writes"]["total"]
-    return count
 
 
 @pytest.mark.parametrize(("option", "most"), [("--max-tasks-per-child=2", 2), ("--max-memory-per-child=1", 1)])

@@ -33,6 +33,12 @@ def wait_for_waiting(worker: WorkerProcess, count: int) -> None:
     wait_until(lambda: waiting(worker) == count, f"{count} items wait", saw=lambda: worker.inspect("stats"))
 
 
+def jobs_written(worker: WorkerProcess) -> int:
+    """How many jobs the worker has written to the processes of its pool."""
+    count: int = worker.inspect("stats")["pool"]["writes"]["total"]
+    return count
+
+
 def later_runs(worker: WorkerProcess) -> list[list[int]]:
     """The items of each run after the first, which kept the worker busy."""
     return [entry["items"] for entry in worker.journal.entries("run")[1:]]

@@ -47,11 +47,19 @@ class RedisServer:
         argv += ["--save", "", "--dir", str(self._folder), *self._options]
         self._process = process = ChildProcess(argv, folder=self._folder)
         process.wait_for(lambda: process.listens_on(self._port), "Redis serves its port")
+        process.wait_for(self._has_loaded, "Redis has read what it kept")
 
     def stop(self) -> None:
         """End the child at once; with `--appendonly yes` its data is there after the next start."""
         if self._process:
             self._process.kill()
+
+    def _has_loaded(self) -> bool:
+        with self.client(0) as client:
+            try:
+                return bool(client.ping())
+            except redis.BusyLoadingError:
+                return False
 
     def url(self, db: int) -> str:
         """The URL of a database."""

@@ -12,7 +12,7 @@ from tests.support.scenario import MODULE, Scenario
 from tests.support.worker_process import WorkerProcess
 
 #: Celery 5.6 calls what redis-py has deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")
+pytestmark = [pytest.mark.any_celery, pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")]
 
 WorkerFixture = Callable[..., WorkerProcess]
 
