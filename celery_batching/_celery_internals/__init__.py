@@ -34,6 +34,7 @@ from .processes import (
     pool_process_index,
     pool_processes,
     reap,
+    write_ahead,
     write_now,
 )
 from .results import (
@@ -67,6 +68,7 @@ from .worker import (
     end_on_signal,
     end_worker,
     forget_request,
+    free_lost_slot,
     has_semaphore,
     in_loop_thread,
     is_cancelled,
@@ -114,6 +116,7 @@ __all__ = [
     "find_task",
     "forget_request",
     "forks",
+    "free_lost_slot",
     "has_semaphore",
     "in_loop_thread",
     "is_cancelled",
@@ -145,6 +148,7 @@ __all__ = [
     "trace_with_item_clock",
     "uses_fast_trace",
     "worker_lost_info",
+    "write_ahead",
     "write_all",
     "write_now",
 ]

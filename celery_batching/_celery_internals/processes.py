@@ -30,14 +30,18 @@ __all__ = [
     "pool_process_index",
     "pool_processes",
     "reap",
+    "write_ahead",
     "write_now",
 ]
 
 
 logger = logging.getLogger(__name__)
 
-#: Bytes of a pipe at most, as Linux allows by default, and of what stands before each job in it.
-MOST_PIPE_B, LENGTH_B = 1 << 20, 4
+#: Bytes of a pipe at most, as Linux allows by default.
+MOST_PIPE_B = 1 << 20
+
+#: Bytes of the length that stands before each job in a pipe.
+LENGTH_B = 4
 
 
 def pool_process_index() -> int:
@@ -141,38 +145,62 @@ def on_escape(job: Any, tell: Callable[[BaseException], None]) -> None:
     future.add_done_callback(look)
 
 
-def write_now(pool: Any, hub: Any, *, ahead: bool) -> None:
+def write_now(pool: Any, hub: Any) -> None:
     """Write jobs to the idle processes of a prefork pool at once.
 
     AsynPool leaves that to the loop's next look at its files, after all that the loop has to do before.
-    ``ahead``: the process still runs another job, and reads this one right after; if it ends before,
-    the pool gives this one to the next process.
     """
     processes: Any = getattr(pool, "_pool", None)
     if hub is None or not getattr(processes, "outbound_buffer", None):
         return
     try:
-        living = [fd for fd, process in processes._fileno_to_inq.items() if process._is_alive()]
-        if ahead:
-            living = [fd for fd in living if _fits(fd, processes.outbound_buffer)]
-            processes._busy_workers.difference_update(living)  # which takes them for idle
-        if living:
-            hub.consolidate_callback(living)
+        _write(processes, hub, _living(processes))
     except OSError as exc:  # it has just died, and the pool will notice
         logger.debug("Cannot write to a pool process: %r", exc)
 
 
-def _fits(fd: int, jobs: Sequence[Any]) -> bool:
-    """Whether the one job fits into the pipe to a process: a part of it would keep the pool from being flushed."""
+def write_ahead(pool: Any, hub: Any) -> bool:
+    """Write the one job that is to be written to a process that still runs another, which reads it right after.
+
+    If that process ends before, the pool gives the job to the next one. False: the job waits for the
+    end of the other, since its process has no room for all of it now.
+    """
+    processes: Any = pool._pool
+    try:
+        living = _living(processes)
+        # The mark is gone when the job before the one that runs was written ahead, too.
+        processes._busy_workers.update(living)
+        with_room = [fd for fd in living if _has_room(fd, processes.outbound_buffer)]
+        processes._busy_workers.difference_update(with_room)  # or nothing is written to them
+        _write(processes, hub, with_room)
+    except OSError as exc:
+        logger.debug("Cannot write to a pool process: %r", exc)
+    return not processes.outbound_buffer
+
+
+def _living(processes: Any) -> list[int]:
+    return [fd for fd, process in processes._fileno_to_inq.items() if process._is_alive()]
+
+
+def _write(processes: Any, hub: Any, fds: list[int]) -> None:
+    if fds and processes.outbound_buffer:
+        hub.consolidate_callback(fds)
+
+
+def _has_room(fd: int, jobs: Sequence[Any]) -> bool:
+    """Whether the one job fits into the empty pipe to a process: of a part of it, the pool could not be flushed."""
     if len(jobs) != 1 or sys.platform != "linux":
         return False
     import fcntl  # noqa: PLC0415  not on Windows, where this package is imported, too
+    import termios  # noqa: PLC0415
 
     size: int = jobs[0]._payload[2] + LENGTH_B
+    unread = bytearray(4)
+    fcntl.ioctl(fd, termios.FIONREAD, unread)
     room = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
     if room < size <= MOST_PIPE_B:
         room = fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, MOST_PIPE_B)
-    return size <= room
+    return size <= room and not any(unread)
 
 
 def keep_written_jobs(pool: Any, jobs: Callable[[], Iterable[Any]]) -> None:

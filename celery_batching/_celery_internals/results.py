@@ -6,7 +6,8 @@ All around that place (encoding, what may be overwritten, retries, chords) is Ce
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
@@ -196,16 +197,21 @@ class _Written(NamedTuple):
         """Not yet."""
 
 
-#: Runs commands, each given as the number of its words and the words. One script call costs the client
-#: a fraction of what as many commands do.
+#: Runs commands, packed into one argument: each costs the client a fraction of what it would by itself.
 _RUN_ALL = """
-local at = 1
-while ARGV[at] do
-  local last = at + tonumber(ARGV[at])
-  redis.call(unpack(ARGV, at + 1, last))
-  at = last + 1
+local packed, at = ARGV[1], 1
+while at <= #packed do
+  local words, count = {}
+  count, at = struct.unpack('>I4', packed, at)
+  for i = 1, count do
+    words[i], at = struct.unpack('>I4c0', packed, at)
+  end
+  redis.call(unpack(words))
 end
 """
+
+#: How the script reads a count of words, and the length of each.
+_packed_number = struct.Struct(">I").pack
 
 
 def write_all(backend: Any, writes: Sequence[Write], messages: Sequence[tuple[str, bytes]] = ()) -> None:
@@ -220,8 +226,17 @@ def write_all(backend: Any, writes: Sequence[Write], messages: Sequence[tuple[st
         writer._set(*write.arguments)
     for channel, message in messages:
         written.publish(channel, message)
-    words = [word for command in written.commands for word in (len(command), *command)]
-    backend.client.register_script(_RUN_ALL)(args=words)
+    backend.client.register_script(_RUN_ALL)(args=[_packed(written.commands)])
+
+
+def _packed(commands: Iterable[tuple[Any, ...]]) -> bytes:
+    parts = []
+    for command in commands:
+        parts.append(_packed_number(len(command)))
+        for word in command:
+            data = word if isinstance(word, bytes) else str(word).encode()
+            parts += (_packed_number(len(data)), data)
+    return b"".join(parts)
 
 
 def _is_start(result: Any, state: str) -> bool:

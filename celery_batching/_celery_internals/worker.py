@@ -18,6 +18,8 @@ from celery.worker import state as worker_state
 from celery.worker.request import Request
 from celery.worker.strategy import default as default_strategy
 
+from .processes import jobs_of
+
 __all__ = [
     "HARD_LIMIT_CLOSES_IN_ON_TIMEOUT",
     "Bunch",
@@ -29,6 +31,7 @@ __all__ = [
     "end_on_signal",
     "end_worker",
     "forget_request",
+    "free_lost_slot",
     "has_semaphore",
     "in_loop_thread",
     "is_cancelled",
@@ -162,6 +165,15 @@ def has_semaphore(worker: Any) -> bool:
 def others_wait_for_a_slot(worker: Any) -> bool:
     """Whether somebody waits for a slot of the pool; only where ``has_semaphore``."""
     return bool(worker.semaphore._waiting)
+
+
+def free_lost_slot(worker: Any) -> None:
+    """Let somebody who waits for a slot have one, while the pool has no job that would give one back at its end.
+
+    The pool gives back one slot for a process that dies, which may have had two jobs.
+    """
+    if has_semaphore(worker) and not jobs_of(worker.pool) and others_wait_for_a_slot(worker):
+        release_slot(worker)
 
 
 def recycles_processes(worker: Any) -> bool:

@@ -2,11 +2,13 @@
 
 A batch that is closed early takes no further items, and those in it can no longer be revoked,
 overtaken or left out when they expire. So only a full one is, and only where runs are so short
-that the hop between the processes counts.
+that the hop between the processes counts. Behind a batch with a time limit none is: a signal that
+comes late would strike the wrong one.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from typing import Any
 
@@ -27,32 +29,43 @@ class Ahead:
     Args:
         consumer: Celery's consumer.
         wanted: whether the worker's options allow it.
+
+    Attributes:
+        possible: whether it ever may.
     """
 
     def __init__(self, consumer: Any, *, wanted: bool) -> None:
         worker = consumer.controller
         self._worker = worker
-        self._possible = (
-            wanted and isinstance(worker.pool, PreforkPool) and has_semaphore(worker) and not recycles_processes(worker)
+        self.possible = (
+            wanted
+            and sys.platform == "linux"  # whose pipes tell how much room they have
+            and isinstance(worker.pool, PreforkPool)
+            and has_semaphore(worker)
+            and not recycles_processes(worker)
         )
         self._short: set[str] = set()
+        self._large: set[str] = set()
 
     def learn(self, batch: RunningBatch, run_s: float) -> None:
-        """Note how long the model took."""
-        if run_s < SHORT_RUN_S:
-            self._short.add(batch.task.name)
-        else:
+        """Note how long the model took, and whether there was room for the batch."""
+        if not batch.fits:
+            self._large.add(batch.task.name)
+        if run_s >= SHORT_RUN_S:
             self._short.discard(batch.task.name)
+        elif run_s and batch.reason is not Reason.SPLIT:
+            self._short.add(batch.task.name)
 
     def fits(self, running: Collection[RunningBatch]) -> bool:
         """Whether the process has room for a batch behind what it runs, and nobody else waits for it."""
         # With several processes, another one may be free earlier than the one that it was sent to.
-        if len(running) != 1 or not self._possible or self._worker.pool.num_processes != 1:
+        if len(running) != 1 or not self.possible or self._worker.pool.num_processes != 1:
             return False
         (batch,) = running
         return (
             batch.began
+            and not batch.limited
             and batch.reason is not Reason.SPLIT
-            and batch.task.name in self._short
+            and batch.task.name in self._short - self._large
             and not others_wait_for_a_slot(self._worker)
         )

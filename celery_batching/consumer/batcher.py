@@ -142,15 +142,15 @@ class Batcher:
             return [batch.job for batch in self._running.values()]
 
     def snapshot(self) -> dict[str, Any]:
-        """What is waiting and running, for ``inspect stats``; what was sent ahead waits."""
+        """What is waiting and running, for ``inspect stats``; what has not begun waits."""
         with self._lock:
             sent = list(self._running.values())
-            slots = self._consumer.pool.num_processes
             return {
-                "waiting": len(self._buffer) + sum(len(batch.requests) for batch in sent[slots:]),
+                "waiting": len(self._buffer) + sum(len(batch.requests) for batch in sent if not batch.began),
                 "running": [
                     {"task": batch.task.name, "size": len(batch.requests), "reason": batch.reason.value}
-                    for batch in sent[:slots]
+                    for batch in sent
+                    if batch.began
                 ],
             }
 
@@ -209,7 +209,7 @@ class Batcher:
 
     def _send_next(self, *, ahead: bool) -> None:
         """Use a claimed slot."""
-        batch = self._former.next_batch()
+        batch = self._former.next_batch(only_full=ahead)
         if batch is None:
             self._slots.give_back()
             return
@@ -231,8 +231,9 @@ class Batcher:
 
     def _on_batch_accepted(self) -> None:
         self._on_accepted()
-        with self._lock:
-            self._evaluate()  # the next may be sent ahead
+        if self._ahead.possible:  # elsewhere the lock may be held by who waits for this thread to go on
+            with self._lock:
+                self._evaluate()
 
     def _on_report(self, batch: RunningBatch, report: Any) -> None:
         if not isinstance(report, BatchReport):  # an ExceptionInfo, from threads and solo

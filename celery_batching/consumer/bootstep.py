@@ -28,6 +28,7 @@ from .._celery_internals import (
     on_escape,
     raised,
 )
+from ..collector import keep_for_good
 from ..options import WorkerOptions
 from ..pool.run_batch import prepare_tasks
 from ..task import BatchTask
@@ -193,6 +194,8 @@ class BatchingStep(bootsteps.StartStopStep):
         if error is not None:
             self._on_setup_error(str(error))
         else:
+            if not self._prepared:
+                keep_for_good()
             self._prepared = True
             if self._started:
                 self._batcher.open()

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._celery_internals import PreforkPool, decoded_call, exception_info, on_escape, uses_fast_trace, write_now
+from .._celery_internals import (
+    PreforkPool,
+    decoded_call,
+    exception_info,
+    on_escape,
+    uses_fast_trace,
+    write_ahead,
+    write_now,
+)
 from ..pool.messages import BatchPayload, ItemPayload
 from ..pool.run_batch import run_batch
 from ..transport.redis import fence_of
@@ -44,6 +52,7 @@ def send_to_pool(
     # The pool falls back to the worker's own limits; the pool process has to know them, too.
     hard = message_hard or batch.task.time_limit or consumer.controller.time_limit
     soft = message_soft or batch.task.soft_time_limit or consumer.controller.soft_time_limit
+    batch.limited = bool(hard or soft)
 
     def accepted(pid: int, at: float) -> None:
         batch.accepted(pid, at)
@@ -66,8 +75,10 @@ def send_to_pool(
         correlation_id=batch.id,
     )
     on_escape(job, lambda exc: hand_over(lambda: on_lost(exception_info(exc))))
-    # Settling the batch before costs time, in which the model would wait.
-    write_now(consumer.pool, consumer.hub, ahead=ahead)
+    if ahead:
+        batch.fits = write_ahead(consumer.pool, consumer.hub)
+    else:
+        write_now(consumer.pool, consumer.hub)  # settling the batch before costs time, in which the model would wait
     batch.sent(job)
 
 

@@ -48,8 +48,8 @@ class Former:
         """What the policy says of the waiting items."""
         return decide(self._buffer.windows.items(), self._limits, now)
 
-    def next_batch(self) -> RunningBatch | None:
-        """The batch that leaves now; None: nothing may leave."""
+    def next_batch(self, *, only_full: bool) -> RunningBatch | None:
+        """The batch that leaves now; None: nothing may leave, or nothing that was full when that was decided."""
         while (part := self._reruns.pop()) is not None:
             part.rows = [request for request in part.rows if not self._leaves(request)]
             if part.rows:  # else remote control ended all of them meanwhile
@@ -57,7 +57,7 @@ class Former:
         while True:
             now = time.monotonic()
             decision = self.decide(now)
-            if not isinstance(decision, Flush):
+            if not isinstance(decision, Flush) or (only_full and decision.reason is not Reason.FULL):
                 return None
             items = self._take(decision.key, decision.size, now)
             if items:  # else all of them were revoked or expired, and the next window may go

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .._celery_internals import PoolProcess, exit_status, pool_processes, reap
+from .._celery_internals import PoolProcess, exit_status, free_lost_slot, pool_processes, reap
 from ..core.deaths import Deaths
 
 __all__ = ["Reaper"]
@@ -50,6 +50,7 @@ class Reaper:
 
     def _look(self) -> None:
         reap(self._consumer.pool)
+        free_lost_slot(self._consumer.controller)
         now_known = pool_processes(self._consumer.pool)
         for process, was_up in self._known.items():
             if process not in now_known and (status := exit_status(process)) is not None:

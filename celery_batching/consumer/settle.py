@@ -54,6 +54,8 @@ class RunningBatch:
     Attributes:
         job: what the pool gave for it.
         began: whether a pool process has begun with it.
+        limited: whether a time limit may end it.
+        fits: whether there was room for it in the pipe to a busy process.
     """
 
     def __init__(self, batch_id: str, task: BatchTask, part: Part[Any], reason: Reason, waited_s: float) -> None:
@@ -65,18 +67,28 @@ class RunningBatch:
         self.waited_s = waited_s
         self.job: Any = None
         self.began = False
+        self.limited = False
+        self.fits = True
 
     def sent(self, job: Any) -> None:
-        """The pool has the batch; what it gave for it lets Celery terminate an item."""
+        """The pool has the batch, and gave this for it."""
         self.job = job
-        for request in self.requests:
-            let_terminate(request, job)
+        if self.began:
+            self._let_terminate()
 
     def accepted(self, pid: int, time_accepted: float) -> None:
         """The pool process ``pid`` has taken the batch."""
         self.began = True
+        if self.job is not None:
+            self._let_terminate()
         for request in self.requests:
             _guarded(request, partial(request.on_accepted, pid, time_accepted))
+
+    def _let_terminate(self) -> None:
+        # Not before it has begun: the pool would end the batch, all of it, when the process of
+        # another one dies to which it was sent ahead.
+        for request in self.requests:
+            let_terminate(request, self.job)
 
     def report(self, report: BatchReport) -> None:
         """The pool process has run the batch."""

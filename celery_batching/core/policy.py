@@ -45,8 +45,8 @@ def decide(
 ) -> Decision:
     """Decide what to do with one free slot.
 
-    Only called while a slot is free: a batch that is closed earlier cannot take the items that
-    arrive while the model runs. Of the windows that may leave, the one whose oldest item has
+    Asked while a slot is free, or for a full batch that goes ahead: one that is closed earlier cannot
+    take the items that arrive while the model runs. Of the windows that may leave, the one whose oldest item has
     waited longest goes first, so that no key starves another. None: nothing waits.
     """
     chosen: tuple[float, Flush] | None = None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from celery import states
 
 from .._celery_internals import ALONE, Question, Read, Write, let_wait, write_all
-from ..pauses import collector_paused
+from ..collector import collector_paused
 from ..transport.replies import is_reply_channel, packed
 from .item import TracedItem, asking_item
 

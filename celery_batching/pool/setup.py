@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from celery.exceptions import NotRegistered
 
 from .._celery_internals import ends_process, find_task
+from ..collector import keep_for_good
 from ..errors import SetupError
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ def prepare_process() -> None:
     reported by the first job of the process, and the main process ends the worker.
     """
     names = os.environ.get(SETUP_VARIABLE)
-    for name in names.split(NAME_SEPARATOR) if names else []:
+    if not names:
+        return
+    for name in names.split(NAME_SEPARATOR):
         with contextlib.suppress(SetupError, NotRegistered):
             prepare([find_task(name)])
+    keep_for_good()

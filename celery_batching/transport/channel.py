@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import redis
 
-from ..pauses import collector_paused
+from ..collector import collector_paused
 from ._kombu import kombu_redis, round_robin_cycle, virtual_channel
 from .asking import MOST_MESSAGES, Asking, Question, State
 from .lease import Lease, Past

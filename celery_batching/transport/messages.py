@@ -71,14 +71,16 @@ def loaded(raws: Sequence[bytes], tags: Sequence[str]) -> list[Any]:
             return payloads
     except (ValueError, TypeError, KeyError, IndexError):
         pass  # one of them is bad
-    return [_loaded_alone(raw) for raw in raws]
+    return [_loaded_alone(raw, tag) for raw, tag in zip(raws, tags, strict=True)]
 
 
-def _loaded_alone(raw: bytes) -> Any:
+def _loaded_alone(raw: bytes, tag: str) -> Any:
     try:
-        return json.loads(raw)
-    except ValueError as exc:
+        payload = json.loads(raw)
+        found = str(payload["properties"]["delivery_tag"])
+    except (ValueError, TypeError, KeyError, IndexError) as exc:
         return BadMessageError(repr(exc))
+    return payload if found == tag else BadMessageError(f"its delivery tag is {found!r}, and was read as {tag!r}")
 
 
 def report_junk(key: str, raw: bytes) -> None:

@@ -148,6 +148,36 @@ def test_the_worker_is_stopped(start_worker: WorkerFixture, broker: str) -> None
     assert_answered(results)
 
 
+def test_an_item_of_each_is_terminated(start_worker: WorkerFixture) -> None:
+    """One process ends on account of two batches: the others of both run again, and no slot is lost."""
+    worker = start_worker("control")
+
+    with one_ahead(worker) as results:
+        ended = [results[0].id, results[3].id]
+        worker.app.control.revoke(ended, terminate=True, signal="SIGKILL", reply=True, destination=[worker.node])
+        wait_until(lambda: {one.state for one in (results[0], results[3])} == {"REVOKED"}, "both end", LONG_S)
+
+    assert [2, 4, 8] == [results[x].get(timeout=LONG_S) for x in (1, 2, 4)]
+    assert 10 == worker.task("double").delay(5).get(timeout=LONG_S)
+
+
+def test_a_batch_too_large_for_the_pipe_waits(start_worker: WorkerFixture) -> None:
+    """A part of it in the pipe would keep the worker from its connection until the running batch ends."""
+    worker = start_worker("control")
+    double = worker.task("double")
+    assert 2 == double.delay(1).get(timeout=LONG_S)
+
+    with busy(worker, double) as running:
+        written = jobs_written(worker)
+        large = {"headers": {"note": "x" * 400_000}}
+        results = [running, *[double.apply_async((x,), **large) for x in range(1, SIZE + 1)]]
+        wait_for_waiting(worker, SIZE)
+        assert jobs_written(worker) == written
+
+    assert_answered(results)
+    assert [[0], [1, 2, 3, 4]] == runs(worker)
+
+
 def test_an_item_of_it_is_terminated(start_worker: WorkerFixture) -> None:
     """As soon as its batch begins; the others of that batch run again, and the batch before it ends in peace."""
     worker = start_worker("control")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.busy import busy, later_runs, wait_for_waiting
+from tests.support.busy import busy, jobs_written, later_runs, wait_for_waiting
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
@@ -103,10 +103,11 @@ def test_a_batch_the_pool_has_not_accepted_is_forgotten(start_worker: WorkerFixt
     double = worker.task("double")
     (child,) = worker.children()
 
+    written = jobs_written(worker)
     os.kill(child, signal.SIGSTOP)
     try:
         first = double.delay(1)
-        wait_until(lambda: worker.inspect("stats")["batching"]["running"], "the batch is on its way to the child")
+        wait_until(lambda: jobs_written(worker) > written, "the batch is on its way to the child")
         lose_connection(worker)
     finally:
         os.kill(child, signal.SIGCONT)

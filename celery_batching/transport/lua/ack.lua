@@ -1,13 +1,11 @@
 -- Removes deliveries that their holder is done with; one that has another holder by now stays.
 -- ARGV: holder, tags. Returns how many there were.
-local count = 0
+local done = {}
 for i = 2, #ARGV do
-  local tag = ARGV[i]
-  if owner(tag) == ARGV[1] then
-    redis.call('HDEL', held, tag)
-    redis.call('HDEL', unacked, tag)
-    redis.call('ZREM', index, tag)
-    count = count + 1
+  if owner(ARGV[i]) == ARGV[1] then
+    done[#done + 1] = ARGV[i]
   end
 end
-return count
+in_bulk('HDEL', unacked, done)
+in_bulk('ZREM', index, done)
+return in_bulk('HDEL', held, done)

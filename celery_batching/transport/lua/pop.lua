@@ -10,6 +10,7 @@ end
 
 local time = now()
 local taken, junk = {}, {}
+local unacked_words, index_words, held_words = {}, {}, {}
 
 -- cjson refuses a few texts that Python's json reads (a lone surrogate); a quote inside a JSON string is
 -- always behind a backslash, so these patterns find members only.
@@ -17,7 +18,18 @@ local function member(raw, name)
   return string.match(raw, '"' .. name .. '":%s*"([^"\\]*)"')
 end
 
+local function occurs_once(raw, text)
+  local first = string.find(raw, text, 1, true)
+  return first and not string.find(raw, text, first + 1, true)
+end
+
 local function address(raw)
+  if occurs_once(raw, '"delivery_tag":') and occurs_once(raw, '"exchange":') and occurs_once(raw, '"routing_key":') then
+    local tag, exchange, routing_key = member(raw, 'delivery_tag'), member(raw, 'exchange'), member(raw, 'routing_key')
+    if tag and exchange and routing_key then
+      return tag, exchange, routing_key -- without a look at all the rest
+    end
+  end
   local ok, message = pcall(cjson.decode, raw)
   if not ok then
     return member(raw, 'delivery_tag'), member(raw, 'exchange'), member(raw, 'routing_key')
@@ -50,9 +62,11 @@ local function record(list, raw)
   end
   time = time + 0.000001 -- so that the scores keep the order
   local score = text(time)
-  redis.call('HSET', unacked, tag, '[' .. raw .. ', ' .. as_json(exchange) .. ', ' .. as_json(routing_key) .. ']')
-  redis.call('ZADD', index, score, tag)
-  redis.call('HSET', held, tag, score .. ' ' .. holder)
+  local at = #held_words
+  unacked_words[at + 1] = tag
+  unacked_words[at + 2] = '[' .. raw .. ', ' .. as_json(exchange) .. ', ' .. as_json(routing_key) .. ']'
+  index_words[at + 1], index_words[at + 2] = score, tag
+  held_words[at + 1], held_words[at + 2] = tag, score .. ' ' .. holder
   taken[#taken + 1] = list - FIRST_LIST
   taken[#taken + 1] = tag
   taken[#taken + 1] = raw
@@ -86,6 +100,9 @@ for first = FIRST_LIST, #KEYS, width do
   end
 end
 if #taken > 0 then
+  in_bulk('HSET', unacked, unacked_words)
+  in_bulk('ZADD', index, index_words)
+  in_bulk('HSET', held, held_words)
   redis.call('EXPIRE', held, seconds)
 end
 return {1, taken, junk}

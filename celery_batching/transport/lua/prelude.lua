@@ -23,6 +23,16 @@ local function still_has(tag, score)
   return current and tonumber(current) == tonumber(score)
 end
 
+-- One call for many words instead of one for each: those cost more than what they do. Lua cannot hand
+-- over more than some thousands at once. Returns the sum of the replies.
+local function in_bulk(command, key, words)
+  local sum = 0
+  for first = 1, #words, 1000 do
+    sum = sum + redis.call(command, key, unpack(words, first, math.min(first + 999, #words)))
+  end
+  return sum
+end
+
 local function owner(tag)
   local value = redis.call('HGET', held, tag)
   if not value then
