@@ -172,6 +172,11 @@ class LiveSite:
         with ExitStack() as last:
             last.callback(self.backend.close)
             last.callback(self.broker.close)
+            last.callback(self.close_client)
+
+    def close_client(self) -> None:
+        """Close what the test's own process has opened."""
+        with ExitStack() as last:
             last.callback(self.journal.close)
             for app in self._apps.values():
                 last.callback(close_app, app)
