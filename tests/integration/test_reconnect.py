@@ -102,6 +102,7 @@ def test_a_batch_the_pool_has_not_accepted_is_forgotten(start_worker: WorkerFixt
     worker = start_worker("control", broker=broker)
     double = worker.task("double")
     (child,) = worker.children()
+    assert 0 == double.delay(0).get(timeout=BACK_S)  # else the process may stop before its setup is known
 
     written = jobs_written(worker)
     os.kill(child, signal.SIGSTOP)

@@ -286,6 +286,7 @@ def test_a_job_that_no_process_has_accepted_ends_with_the_worker(start_worker: W
     """
     worker = start_worker("control", loglevel="DEBUG")
     (child,) = worker.children()
+    assert 2 == worker.task(task).delay(1).get(timeout=LONG_S)  # else the process may stop before its setup is known
     written = jobs_written(worker)
 
     os.kill(child, signal.SIGSTOP)
