@@ -27,6 +27,7 @@ __all__ = [
     "keep_written_jobs",
     "loaded_torch",
     "on_escape",
+    "on_process_end",
     "pool_process_index",
     "pool_processes",
     "reap",
@@ -85,6 +86,21 @@ def end_setups(pool: Any) -> None:
     for process in processes._pool:
         if came_up.get(process.inqW_fd) is not process:
             process.terminate_controlled()
+
+
+def on_process_end(pool: Any, tell: Callable[[PoolProcess], None]) -> None:
+    """Tell of each process of a prefork pool on an event loop that has ended."""
+    processes = pool._pool
+    forget = processes.on_process_down
+    if hasattr(forget, "tells"):
+        return
+
+    def tell_and_forget(process: PoolProcess) -> None:
+        tell(process)
+        forget(process)
+
+    tell_and_forget.tells = True  # type: ignore[attr-defined]
+    processes.on_process_down = tell_and_forget
 
 
 def reap(pool: Any) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .._celery_internals import PoolProcess, exit_status, free_lost_slot, pool_processes, reap
+from .._celery_internals import PoolProcess, exit_status, free_lost_slot, on_process_end, pool_processes, reap
 from ..core.deaths import Deaths
 
 __all__ = ["Reaper"]
@@ -30,12 +30,14 @@ class Reaper:
         self._deaths = Deaths(most_in_a_minute)
         self._on_too_many = on_too_many
         self._timer: Any = None
-        self._known: dict[PoolProcess, bool] = {}  # and whether it has come up
+        self._told = False
+        self._up: set[PoolProcess] = set()
 
     def start(self) -> None:
         """Look from now on; on a pool without processes there is nothing to see."""
         self.stop()
         if self._consumer.hub is not None and pool_processes(self._consumer.pool):
+            on_process_end(self._consumer.pool, self._on_end)
             self._timer = self._consumer.timer.call_repeatedly(LOOK_S, self._look)
 
     def stop(self) -> None:
@@ -51,12 +53,18 @@ class Reaper:
     def _look(self) -> None:
         reap(self._consumer.pool)
         free_lost_slot(self._consumer.controller)
-        now_known = pool_processes(self._consumer.pool)
-        for process, was_up in self._known.items():
-            if process not in now_known and (status := exit_status(process)) is not None:
-                reason = self._deaths.died(time.monotonic(), status, in_setup=not was_up)
-                if reason is not None:
-                    self._on_too_many(reason)
-        if any(up and not self._known.get(process) for process, up in now_known.items()):
+        up = {process for process, is_up in pool_processes(self._consumer.pool).items() if is_up}
+        if up - self._up:
             self._deaths.came_up()
-        self._known = now_known
+        self._up = up
+
+    def _on_end(self, process: PoolProcess) -> None:
+        status = exit_status(process)
+        if status is None or self._told:
+            return
+        # One that came up and died between two looks counts as not up; if it had worked, the next
+        # one that works ends the row.
+        reason = self._deaths.died(time.monotonic(), status, in_setup=process not in self._up)
+        if reason is not None:
+            self._told = True
+            self._on_too_many(reason)
