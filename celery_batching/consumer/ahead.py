@@ -44,17 +44,18 @@ class Ahead:
             and has_semaphore(worker)
             and not recycles_processes(worker)
         )
-        self._short: set[str] = set()
-        self._large: set[str] = set()
+        self._short: set[str] = set()  # names of tasks whose batches may have one behind them
+        self._large: set[str] = set()  # of those never
 
     def learn(self, batch: RunningBatch, run_s: float) -> None:
         """Note how long the model took, and whether there was room for the batch."""
+        name = batch.task.name
         if not batch.fits:
-            self._large.add(batch.task.name)
-        if run_s >= SHORT_RUN_S:
-            self._short.discard(batch.task.name)
+            self._large.add(name)
+        if run_s >= SHORT_RUN_S or name in self._large:
+            self._short.discard(name)
         elif run_s and batch.reason is not Reason.SPLIT:
-            self._short.add(batch.task.name)
+            self._short.add(name)
 
     def fits(self, running: Collection[RunningBatch]) -> bool:
         """Whether the process has room for a batch behind what it runs, and nobody else waits for it."""
@@ -66,6 +67,6 @@ class Ahead:
             batch.began
             and not batch.limited
             and batch.reason is not Reason.SPLIT
-            and batch.task.name in self._short - self._large
+            and batch.task.name in self._short
             and not others_wait_for_a_slot(self._worker)
         )
