@@ -7,6 +7,7 @@ connection the broker gives out again what still runs here.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 Identity = tuple[Any, ...]
 
+#: So many ended items are kept at most whose messages have not been told; a queue without acks tells none.
+MOST_UNTOLD = 10_000
+
 
 class _Holding(NamedTuple):
     request: BatchRequest
@@ -34,6 +38,7 @@ class Holdings:
         self._held: dict[Identity, _Holding] = {}
         self._awaited: dict[Identity, _Holding] = {}
         self._waited: set[Identity] = set()
+        self._untold: deque[_Holding] = deque(maxlen=MOST_UNTOLD)
 
     def is_suspect(self, request: BatchRequest) -> bool:
         """Whether a worker may have died of the item: it is delivered again, and not only because
@@ -60,14 +65,23 @@ class Holdings:
 
     def release(self, requests: Iterable[BatchRequest]) -> None:
         """These have ended, or are the broker's again."""
+        while self._untold and self._untold[0].request.is_told():
+            self._untold.popleft()
         for request in requests:
             holding = self._held.get(request.identity)
             if holding is not None and holding.request is request:
                 del self._held[request.identity]
+                if not request.is_told():
+                    self._untold.append(holding)
 
     def lose_channel(self, running: Iterable[BatchRequest]) -> None:
-        """All messages are the broker's again; only the items that run are still held, until they come again."""
-        held, self._held, self._awaited = self._held, {}, {}
+        """All messages are the broker's again; only the items that run are still held, until they come again.
+
+        What has ended comes again too when the connection was lost before its messages were told.
+        """
+        held, self._held = self._held, {}
+        self._awaited = {one.request.identity: one for one in self._untold if not one.request.is_told()}
+        self._untold.clear()
         self._waited = set(held)
         for request in running:
             holding = held.get(request.identity)

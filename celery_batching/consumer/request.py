@@ -50,8 +50,8 @@ class BatchRequest(Request):
         #: Each message that has brought this item and whose channel lives.
         self._deliveries = [_Delivery(self._message, self._on_ack, self._on_reject)]  # type: ignore[attr-defined, has-type]
         self._on_ack, self._on_reject = self._acknowledge_all, self._reject_all
-        #: The end that no message could be told.
-        self._untold: Callable[[BatchRequest], bool] | None = None
+        #: What every message of this item is told, also one that comes after its end.
+        self._end: Callable[[BatchRequest], bool] = _acknowledge
         _alive.add(self)
 
     @property
@@ -76,21 +76,22 @@ class BatchRequest(Request):
         if not self.acknowledged:
             self._deliveries += other._deliveries
             return True
-        if self._untold is None:  # acknowledged before it ran
-            other.acknowledge()
-            return True
-        return self._untold(other)
+        return self._end(other)
 
     def withdraw(self) -> None:
         """Other workers have the item, and nothing about it is this one's to tell."""
         self._deliveries = []
         self.acknowledged = True
-        self._untold = _run_again
+        self._end = _run_again
         forget_request(self, None)
 
     def disown(self) -> None:
         """The channel of its messages is dead: nothing is told to it, and the broker gives them out again."""
         self._deliveries = []
+
+    def is_told(self) -> bool:
+        """Whether each message of the ended item has had its end; Celery leaves that to the event loop's next turn."""
+        return all(delivery.message.acknowledged for delivery in self._deliveries)
 
     def is_held_on(self, channel: Any) -> bool:
         """Whether the item came on this channel and has not had its end."""
@@ -110,15 +111,12 @@ class BatchRequest(Request):
         forget_request(self, None)
 
     def _acknowledge_all(self, *how: Any) -> None:
-        if not self._deliveries:
-            self._untold = _acknowledge
         for _, on_ack, _ in self._deliveries:
             on_ack(*how)
 
     def _reject_all(self, logger: Any, errors: Any, requeue: bool = False) -> None:
         """One message is rejected, or put back; the others say no more than that one and go."""
-        if not self._deliveries:
-            self._untold = _run_again if requeue else _reject
+        self._end = _run_again if requeue else _reject
         for number, (_, on_ack, on_reject) in enumerate(self._deliveries):
             if number == 0:
                 on_reject(logger, errors, requeue)

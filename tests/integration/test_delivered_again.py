@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.test_reconnect import BACK_S, PLACES, lose_connection
 from tests.support.busy import busy, wait_for_waiting
+from tests.support.servers import Servers
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
@@ -66,7 +67,9 @@ def test_a_running_item_is_known_after_a_reconnect(start_worker: WorkerFixture, 
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_an_item_that_ended_without_a_connection_is_known(start_worker: WorkerFixture, pool: str) -> None:
+def test_an_item_that_ended_without_a_connection_is_known(
+    start_worker: WorkerFixture, servers: Servers, pool: str
+) -> None:
     """The batch ends while the worker is cut off; when its items come again they are acknowledged, not run."""
     worker = start_worker("control", pool=pool, broker="rabbitmq")
     double = worker.task("double")
@@ -76,9 +79,11 @@ def test_an_item_that_ended_without_a_connection_is_known(start_worker: WorkerFi
         wait_for_waiting(worker, 1)
         worker.journal.let_through()
         worker.journal.wait_for("run", 2)
-        worker.drop_broker_connections()
-        worker.journal.let_through()
-        assert 2 == item.get(timeout=BACK_S)
+        with servers.rabbitmq.refusing():
+            worker.drop_broker_connections()
+            worker.wait_for(lambda: "Connection to broker lost" in worker.log(), "the loss is noticed")
+            worker.journal.let_through()
+            assert 2 == item.get(timeout=BACK_S)
         worker.wait_for(lambda: worker.log().count(AGAIN) >= 1, "the item is known", BACK_S)
 
     assert 0 == running.get(timeout=BACK_S)

@@ -115,6 +115,15 @@ class RabbitMQServer:
             f" lists:member(Port, {sorted(ports)})]"
         )
 
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Nobody new can connect while this lasts."""
+        self.evaluate("rabbit_maintenance:suspend_all_client_listeners()")
+        try:
+            yield
+        finally:
+            self.evaluate("rabbit_maintenance:resume_all_client_listeners()")
+
     def restart_broker(self) -> None:
         """Stop and start RabbitMQ in its node, with all connections of it: durable queues are there again."""
         self.evaluate("rabbit:stop(), rabbit:start()")
