@@ -270,6 +270,7 @@ class Batcher:
             self._holdings.release(request for request in batch.requests if id(request) not in stay)
 
     def _end(self, batch: RunningBatch) -> None:
+        batch.end()
         with self._lock:
             self._running.pop(batch.id, None)
             self.read_backlog_first()

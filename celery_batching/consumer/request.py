@@ -48,8 +48,7 @@ class BatchRequest(Request):
         self._started = False
         self.number = next(_numbers)
         #: Each message that has brought this item and whose channel lives.
-        self._deliveries = [_Delivery(self._message, self._on_ack, self._on_reject)]  # type: ignore[attr-defined, has-type]
-        self._on_ack, self._on_reject = self._acknowledge_all, self._reject_all
+        self._deliveries = [_Delivery(self._message, self._first_ack, self._first_reject)]  # type: ignore[attr-defined]
         #: What every message of this item is told, also one that comes after its end.
         self._end: Callable[[BatchRequest], bool] = _acknowledge
         _alive.add(self)
@@ -109,6 +108,24 @@ class BatchRequest(Request):
             else:
                 message.ack_log_error(logger, self._connection_errors)  # type: ignore[attr-defined]
         forget_request(self, None)
+
+    # What Celery sets for its one message, and calls at the item's end. A bound method that the
+    # request itself holds would keep it from going until the collector comes.
+    @property
+    def _on_ack(self) -> Callable[..., None]:
+        return self._acknowledge_all
+
+    @_on_ack.setter
+    def _on_ack(self, on_ack: Any) -> None:
+        self._first_ack = on_ack
+
+    @property
+    def _on_reject(self) -> Callable[..., None]:
+        return self._reject_all
+
+    @_on_reject.setter
+    def _on_reject(self, on_reject: Any) -> None:
+        self._first_reject = on_reject
 
     def _acknowledge_all(self, *how: Any) -> None:
         for _, on_ack, _ in self._deliveries:

@@ -52,7 +52,7 @@ class RunningBatch:
         waited_s: seconds the oldest item had waited when the batch was formed.
 
     Attributes:
-        job: what the pool gave for it.
+        job: what the pool gave for it, while it has it.
         began: whether a pool process has begun with it.
         limited: whether a time limit may end it.
         fits: whether there was room for it in the pipe to a busy process.
@@ -69,9 +69,12 @@ class RunningBatch:
         self.began = False
         self.limited = False
         self.fits = True
+        self._ended = False
 
     def sent(self, job: Any) -> None:
         """The pool has the batch, and gave this for it."""
+        if self._ended:
+            return  # the solo pool has run it
         self.job = job
         if self.began:
             self._let_terminate()
@@ -83,6 +86,11 @@ class RunningBatch:
             self._let_terminate()
         for request in self.requests:
             _guarded(request, partial(request.on_accepted, pid, time_accepted))
+
+    def end(self) -> None:
+        """The pool is done with the batch: the two would keep each other from going until the collector comes."""
+        self._ended = True
+        self.job = None
 
     def _let_terminate(self) -> None:
         # Not before it has begun: the pool would end the batch, all of it, when the process of
