@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,12 +35,17 @@ class Batch:
         reason: why the batch left: ``"full"``, ``"wait"``, ``"idle"`` or ``"split"``.
     """
 
-    def __init__(self, requests: Sequence[Any], reason: str) -> None:
-        self.requests = list(requests)
+    def __init__(self, items: Sequence[Any], reason: str) -> None:
+        self._items = items
         self.reason = reason
 
+    @functools.cached_property
+    def requests(self) -> list[Any]:
+        """Made when they are first asked for."""
+        return [item.request for item in self._items]
+
     def __len__(self) -> int:
-        return len(self.requests)
+        return len(self._items)
 
     def __repr__(self) -> str:
         return f"<Batch of {len(self)} reason={self.reason}>"

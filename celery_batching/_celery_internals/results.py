@@ -6,10 +6,7 @@ All around that place (encoding, what may be overwritten, retries, chords) is Ce
 from __future__ import annotations
 
 import functools
-import struct
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from celery import states
@@ -21,8 +18,9 @@ __all__ = [
     "Question",
     "Read",
     "Write",
+    "WriteNew",
     "let_wait",
-    "write_all",
+    "twin",
 ]
 
 #: The answer to an asker who shall do it himself, as Celery does.
@@ -48,7 +46,14 @@ class Write(NamedTuple):
         return self.arguments[1]
 
 
-Question = Read | Write
+class WriteNew(NamedTuple):
+    """A success is to be written as by ``Write``, unless something is stored under the key; then: ``ALONE``."""
+
+    key: Any
+    value: Any
+
+
+Question = Read | Write | WriteNew
 
 
 class Asker(Protocol):
@@ -168,75 +173,15 @@ def let_wait(backend: Any, find_asker: Callable[[], Asker | None]) -> bool:
         backend.__class__ = waiting
     if not isinstance(backend, _Waiting):
         return False
-    backend.describer = _twin(backend, app=_SharedApp(backend.app))
+    backend.describer = twin(backend, app=_SharedApp(backend.app))
     return True
 
 
-def _twin(backend: Any, **differently: Any) -> Any:
+def twin(backend: Any, **differently: Any) -> Any:
     """The same backend but for some attributes; threads may share the backend itself."""
     twin: Any = object.__new__(type(backend))
     vars(twin).update(vars(backend), **differently)
     return twin
-
-
-class _Written(NamedTuple):
-    """What Celery takes for a pipeline: its commands are noted, to be sent with those of others."""
-
-    commands: list[tuple[Any, ...]]
-
-    def setex(self, key: Any, seconds: Any, value: Any) -> None:
-        self.commands.append(("SETEX", key, seconds, value))
-
-    def set(self, key: Any, value: Any) -> None:
-        self.commands.append(("SET", key, value))
-
-    def publish(self, channel: Any, message: Any) -> None:
-        self.commands.append(("PUBLISH", channel, message))
-
-    def execute(self) -> None:
-        """Not yet."""
-
-
-#: Runs commands, packed into one argument: each costs the client a fraction of what it would by itself.
-_RUN_ALL = """
-local packed, at = ARGV[1], 1
-while at <= #packed do
-  local words, count = {}
-  count, at = struct.unpack('>I4', packed, at)
-  for i = 1, count do
-    words[i], at = struct.unpack('>I4c0', packed, at)
-  end
-  redis.call(unpack(words))
-end
-"""
-
-#: How the script reads a count of words, and the length of each.
-_packed_number = struct.Struct(">I").pack
-
-
-def write_all(backend: Any, writes: Sequence[Write], messages: Sequence[tuple[str, bytes]] = ()) -> None:
-    """Write all as Celery would, and publish messages to channels, in one round trip.
-
-    Raises:
-        Exception: some may be written, and some not.
-    """
-    written = _Written([])
-    writer = _twin(backend, client=SimpleNamespace(pipeline=lambda: nullcontext(written)))
-    for write in writes:
-        writer._set(*write.arguments)
-    for channel, message in messages:
-        written.publish(channel, message)
-    backend.client.register_script(_RUN_ALL)(args=[_packed(written.commands)])
-
-
-def _packed(commands: Iterable[tuple[Any, ...]]) -> bytes:
-    parts = []
-    for command in commands:
-        parts.append(_packed_number(len(command)))
-        for word in command:
-            data = word if isinstance(word, bytes) else str(word).encode()
-            parts += (_packed_number(len(data)), data)
-    return b"".join(parts)
 
 
 def _is_start(result: Any, state: str) -> bool:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import celery
-from celery import _state
+from celery import _state, signals
 from celery.app import trace
 from celery.app.autoretry import add_autoretry_behaviour
 from celery.app.task import Context
+from celery.loaders.base import BaseLoader
 from celery.utils import threads as celery_threads
+from celery.utils.nodenames import gethostname
+from celery.utils.saferepr import saferepr
 
 if TYPE_CHECKING:
     from ..pool.messages import BatchPayload, ItemPayload
@@ -21,8 +25,14 @@ __all__ = [
     "add_autoretry_behaviour",
     "check_request_stack",
     "current_app",
+    "described",
+    "expects_result_alone",
     "find_task",
+    "ignores_result",
+    "is_unobserved",
+    "request_of",
     "success_line",
+    "success_of",
     "task_stack",
     "trace_item",
     "trace_with_item_clock",
@@ -79,10 +89,72 @@ def trace_with_item_clock(task: Any, clock: Callable[[], float]) -> None:
         task.__trace__ = tracer
 
 
-def _hostname() -> str | None:
-    """The worker's node name where Celery noted it for its trace functions."""
+def _hostname() -> Any:
+    """The worker's node name where Celery noted it for its trace functions, as they take it."""
     localized: Any = trace._localized  # type: ignore[attr-defined]
-    return localized[2] if localized else None
+    return localized[2] if localized else gethostname()
+
+
+#: What the tracer does around the body, where a listener or a user's handler could see it.
+_SIGNALS = (signals.task_prerun, signals.task_postrun, signals.task_success)
+_HANDLERS = ("__call__", "before_start", "on_success", "after_return")
+_LOADER_HOOKS = ("on_task_init", "on_process_cleanup")
+
+#: Functions that monitoring libraries replace.
+_OWN_FUNCTIONS = ("build_tracer", "trace_task", "trace_task_ret", "fast_trace_task")
+
+_logger = logging.getLogger(trace.__name__)
+
+
+def is_unobserved(task: Any, base: type) -> bool:
+    """Whether nobody could tell if the tracer had done anything for an item that succeeds but store its result.
+
+    Args:
+        task: of the items.
+        base: the class whose handlers are not the user's.
+    """
+    app, loader = task.app, type(task.app.loader)
+    return not (
+        any(signal.receivers for signal in _SIGNALS)
+        or task.track_started
+        or _logger.isEnabledFor(logging.DEBUG)  # on which level the line of each item is
+        or (app.conf.worker_deduplicate_successful_tasks and (app.conf.task_acks_late or task.acks_late))
+        or any(getattr(type(task), name) is not getattr(base, name) or name in vars(task) for name in _HANDLERS)
+        or any(getattr(loader, name) is not getattr(BaseLoader, name) for name in _LOADER_HOOKS)
+        or any(getattr(trace, name).__code__.co_filename != trace.__file__ for name in _OWN_FUNCTIONS)
+    )
+
+
+def expects_result_alone(item: ItemPayload) -> bool:
+    """Whether nothing but the result is to come of the item when it succeeds."""
+    args, kwargs, embedded = item.call
+    calls_on = embedded and any(embedded.get(name) for name in ("callbacks", "chain", "chord"))
+    return not calls_on and isinstance(args, (list, tuple)) and isinstance(kwargs, dict)
+
+
+def request_of(item: ItemPayload) -> Context:
+    """The item's request, as the tracer makes it."""
+    args, kwargs, embedded = item.call
+    given = {**item.request, "args": args, "kwargs": kwargs, "hostname": _hostname(), "is_eager": False}
+    return Context({**given, **(embedded or {})}, args=args, kwargs=kwargs, called_directly=False)
+
+
+def described(item: ItemPayload) -> Any:
+    """The request as far as a result backend describes it: Celery's context costs as much as all the rest."""
+    args, kwargs, embedded = item.call
+    own = {"args": args, "kwargs": kwargs, "hostname": _hostname()}
+    return SimpleNamespace(**{**item.request, **own, **(embedded or {})})
+
+
+def ignores_result(task: Any, request: Any) -> bool:
+    """Whether nothing is stored for a success."""
+    ignores: bool = trace.get_actual_ignore_result(task, request)  # type: ignore[attr-defined]
+    return ignores
+
+
+def success_of(task: Any, value: Any, seconds: float) -> tuple[int, Any, float]:
+    """What the tracer returns for a success."""
+    return 0, saferepr(value, task.resultrepr_maxsize), seconds
 
 
 def success_line(record: logging.LogRecord, task_id: str) -> bool:

@@ -70,11 +70,14 @@ class ItemBody:
         row = task.columns.row(args, kwargs)
         item = current_item.get()
         if item is not None and item.at_body_of(task):
-            value = _unwrap(task, item.await_outcome(row))
-            return to_plain(value) if self._wants_plain else value
+            return self.stored(_unwrap(task, item.await_outcome(row)))
         ensure_setup(task)
         lone = _LoneCall(row, task.request_stack.top)
         return _unwrap(task, ModelRun(task, uuid(), Reason.IDLE.value).outcomes([lone])[0])
+
+    def stored(self, value: Any) -> Any:
+        """The result as the tracer gives it to the result backend."""
+        return to_plain(value) if self._wants_plain else value
 
 
 class _LoneCall:

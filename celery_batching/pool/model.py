@@ -26,11 +26,13 @@ _FOR_EVERY_ITEM = (Retry, Ignore, Reject, BatchOutputError)
 
 
 class Row(Protocol):
-    """What a run needs of an item; ``TracedItem`` and a lone call have it."""
+    """What a run needs of an item; ``TracedItem``, ``DirectItem`` and a lone call have it."""
 
     row: dict[str, Any] | None
-    request: Context | None
     run_s: float
+
+    @property
+    def request(self) -> Context | None: ...
 
 
 class ModelRun:
@@ -131,12 +133,11 @@ class ModelRun:
             task_stack.pop()
 
     def _request(self, items: Sequence[Row]) -> Context:
-        requests = [item.request for item in items if item.request is not None]
-        first = requests[0]
+        first: Any = items[0].request
         return Context(
             id=self._batch_id,
             task=self._task.name,
-            batch=Batch(requests, self._reason),
+            batch=Batch(items, self._reason),
             called_directly=first.called_directly,
             is_eager=first.is_eager,
             hostname=first.hostname,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.items import Reason
+from .direct import DirectItem, new_items
 from .item import TracedItem
 from .messages import BatchPayload
 
@@ -16,15 +17,17 @@ if TYPE_CHECKING:
 
 __all__ = ["park", "resumed_or_new"]
 
-_parked: dict[str, TracedItem] = {}
+Item = TracedItem | DirectItem
+
+_parked: dict[str, Item] = {}
 
 
-def park(item: TracedItem) -> None:
+def park(item: Item) -> None:
     """Let the item wait at its body for the next job of this process."""
     _parked[item.id] = item
 
 
-def resumed_or_new(task: BatchTask, payload: BatchPayload) -> list[TracedItem]:
+def resumed_or_new(task: BatchTask, payload: BatchPayload) -> list[Item]:
     """The items of a batch; those of a part go on where they wait here.
 
     Before any other batch those that wait are ended: they were revoked meanwhile, or another
@@ -32,4 +35,5 @@ def resumed_or_new(task: BatchTask, payload: BatchPayload) -> list[TracedItem]:
     """
     while _parked and payload.reason != Reason.SPLIT:
         _parked.popitem()[1].abandon()
-    return [_parked.pop(item.id) if item.id in _parked else TracedItem(task, item, payload) for item in payload.items]
+    new = iter(new_items(task, [item for item in payload.items if item.id not in _parked], payload))
+    return [_parked.pop(item.id) if item.id in _parked else next(new) for item in payload.items]

@@ -13,19 +13,20 @@ from typing import Any, NamedTuple
 
 from celery import states
 
-from .._celery_internals import ALONE, Question, Read, Write, let_wait, write_all
+from .._celery_internals import ALONE, Question, Read, Write, WriteNew, let_wait, write_all, write_new
 from ..collector import collector_paused
 from ..transport.replies import is_reply_channel, packed
+from .direct import DirectItem
 from .item import TracedItem, asking_item
 
 __all__ = ["step_together"]
 
+Item = TracedItem | DirectItem
+
 logger = logging.getLogger(__name__)
 
 
-def step_together(
-    items: Iterable[TracedItem], step: Callable[[TracedItem], Question | None], backend: Any, *, bulk: bool
-) -> None:
+def step_together(items: Iterable[Item], step: Callable[[Item], Question | None], backend: Any, *, bulk: bool) -> None:
     """Let each item take the step; what their tracers ask of the backend meanwhile is answered together.
 
     Args:
@@ -40,8 +41,8 @@ def step_together(
 
 
 def _step_together(
-    items: Iterable[TracedItem],
-    step: Callable[[TracedItem], Question | None],
+    items: Iterable[Item],
+    step: Callable[[Item], Question | None],
     backend: Any,
     answer: Callable[[Any, list[_Asked]], list[Any]],
 ) -> None:
@@ -52,8 +53,8 @@ def _step_together(
 
 
 class _Asked(NamedTuple):
-    item: TracedItem
-    question: Question
+    item: Item
+    question: Any
 
 
 def _answer_none(backend: Any, asked: list[_Asked]) -> list[Any]:  # noqa: ARG001
@@ -62,35 +63,46 @@ def _answer_none(backend: Any, asked: list[_Asked]) -> list[Any]:  # noqa: ARG00
 
 def _answer_all(backend: Any, asked: list[_Asked]) -> list[Any]:
     """What was read, and None for what was written; ``ALONE`` where that failed, so that Celery's own retries apply."""
-    reads = [one.question for one in asked if isinstance(one.question, Read)]
-    writes = [(one.item, one.question) for one in asked if isinstance(one.question, Write)]
-    values = iter(_unless_it_fails(_read_all, backend, reads))
-    written = iter(_unless_it_fails(_write_all, backend, writes))
-    return [next(values if isinstance(one.question, Read) else written) for one in asked]
+    answers: dict[int, Any] = {}
+    for kind, answer in ((Read, _read_all), (Write, _write_all), (WriteNew, _write_new)):
+        of_kind = [one for one in asked if isinstance(one.question, kind)]
+        replies = _unless_it_fails(answer, backend, of_kind)
+        answers.update(zip((id(one.item) for one in of_kind), replies, strict=True))
+    return [answers[id(one.item)] for one in asked]
 
 
-def _unless_it_fails(answer: Callable[[Any, list[Any]], list[Any]], backend: Any, questions: list[Any]) -> list[Any]:
-    if not questions:
+def _unless_it_fails(answer: Callable[[Any, list[Any]], list[Any]], backend: Any, asked: list[_Asked]) -> list[Any]:
+    if not asked:
         return []
     try:
-        return answer(backend, questions)
+        return answer(backend, asked)
     except Exception as exc:  # whatever the client raises, Celery shall see it for each item
         logger.debug("The result backend does not answer for the batch, each item asks on its own: %r", exc)
-        return [ALONE] * len(questions)
+        return [ALONE] * len(asked)
 
 
-def _read_all(backend: Any, reads: list[Read]) -> list[Any]:
-    values: list[Any] = backend.mget([read.key for read in reads])
+def _read_all(backend: Any, asked: list[_Asked]) -> list[Any]:
+    values: list[Any] = backend.mget([one.question.key for one in asked])
     return values
 
 
-def _write_all(backend: Any, writes: list[tuple[TracedItem, Write]]) -> list[Any]:
-    """Write, and tell each process that waits for some of the results of all of them in one message."""
+def _write_all(backend: Any, asked: list[_Asked]) -> list[Any]:
+    ready = [one for one in asked if one.question.state in states.READY_STATES]
+    write_all(backend, [one.question for one in asked], _replies(ready))
+    return [None] * len(asked)
+
+
+def _write_new(backend: Any, asked: list[_Asked]) -> list[Any]:
+    taken = write_new(backend, [one.question for one in asked], _replies(asked))
+    if taken:
+        write_all(backend, [], _replies(one for number, one in enumerate(asked) if number not in taken))
+    return [ALONE if number in taken else None for number in range(len(asked))]
+
+
+def _replies(asked: Iterable[_Asked]) -> list[tuple[str, bytes]]:
+    """To each process that waits for some of the results, all of them in one message."""
     told: dict[str, list[tuple[str, Any]]] = defaultdict(list)
-    for item, write in writes:
-        if write.state in states.READY_STATES and is_reply_channel(item.reply_to):
-            told[item.reply_to].append((item.id, write.value))
-    write_all(
-        backend, [write for _, write in writes], [(channel, packed(results)) for channel, results in told.items()]
-    )
-    return [None] * len(writes)
+    for item, question in asked:
+        if is_reply_channel(item.reply_to):
+            told[item.reply_to].append((item.id, question.value))
+    return [(channel, packed(results)) for channel, results in told.items()]

@@ -9,10 +9,10 @@ from .._celery_internals import exception_info, find_task, trace_with_item_clock
 from ..core.outcomes import UNFINISHED
 from ..errors import SetupError
 from ..task import BatchTask
-from .item import TracedItem, item_clock, terminated_here
+from .item import item_clock, terminated_here
 from .messages import BatchPayload, BatchReport, ItemReply
 from .model import ModelRun
-from .parking import park, resumed_or_new
+from .parking import Item, park, resumed_or_new
 from .quiet_logs import quiet_item_logs
 from .results import step_together
 from .run_clock import RunClock
@@ -36,8 +36,8 @@ def run_batch(payload: BatchPayload) -> BatchReport:
     clock = RunClock(payload.soft_time_limit, payload.hard_time_limit)
     model = ModelRun(task, payload.batch_id, payload.reason, clock)
     with clock.batch():
-        # Decodes, sends prerun, stores STARTED, and stops at the body.
-        step_together(items, TracedItem.start, task.backend, bulk=payload.bulk)
+        # Where somebody would notice: sends prerun, stores STARTED, and stops at the body.
+        step_together(items, lambda item: item.start(), task.backend, bulk=payload.bulk)
         waiting = [item for item in items if item.waits]
         outcomes = model.outcomes(waiting)
         ours = payload.fence is None or payload.fence.holds(task.app)
@@ -46,7 +46,7 @@ def run_batch(payload: BatchPayload) -> BatchReport:
             if item not in ended:
                 park(item)
         # Stores the result, calls back, sends postrun.
-        end = (lambda item: item.finish(ended[item])) if ours else TracedItem.withdraw
+        end = (lambda item: item.finish(ended[item])) if ours else (lambda item: item.withdraw())
         step_together(ended, end, task.backend, bulk=payload.bulk)
     terminated_here.difference_update(item.id for item in items)
     for item in items:
@@ -60,7 +60,7 @@ def run_batch(payload: BatchPayload) -> BatchReport:
     )
 
 
-def _warn_of_bypass(task: BatchTask, item: TracedItem) -> None:
+def _warn_of_bypass(task: BatchTask, item: Item) -> None:
     """An overridden ``__call__`` that calls ``run`` itself hands it one item instead of columns."""
     overridden = type(task).__call__ is not BatchTask.__call__
     if overridden and item.row is None and item.reply is not None and item.reply.traced and not item.reply.traced[0]:
