@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .._celery_internals import PreforkPool, exception_info, is_discarded, is_stopping
@@ -26,18 +27,12 @@ from .forming import Former
 from .holdings import Holdings
 from .intake import set_apart
 from .learning import learn
+from .quiet import QUIET_S, Quiet
 from .reruns import Reruns
 from .settle import RunningBatch
 from .slots import Slots
 
 __all__ = ["Batcher"]
-
-#: Seconds without a message that make one quiet moment of the event loop (solo pool only).
-QUIET_S = 0.002
-
-#: Quiet moments after which the broker's backlog is taken for read. The loop fires its timers
-#: before it looks at its sockets, so the first may pass without a look.
-QUIET_MOMENTS = 2
 
 
 class Batcher:
@@ -78,12 +73,12 @@ class Batcher:
         self._running: dict[str, RunningBatch] = {}
         self._open = False
         self._claiming = False
-        self._evaluating = False
+        self._evaluating = self._in_burst = False
         self._alarm = Alarm(consumer, self._ring)
         self._generation = 0
         self._blocks_reading = slots.block_the_loop
         self._shares_process = not isinstance(consumer.pool, PreforkPool)  # a crash of the model ends the worker
-        self._moments_to_quiet = 0
+        self._quiet = Quiet()
 
     def open(self) -> None:
         """Batches may leave from now on."""
@@ -125,14 +120,25 @@ class Batcher:
                 set_apart(item)
             if self._holdings.take_in(item.payload, life_of(self._consumer)):
                 self._buffer.add(item)
-                if self._moments_to_quiet:
-                    self._moments_to_quiet = QUIET_MOMENTS
+                self._quiet.disturb()
+                if not self._in_burst or self._former.has_filled(item.key):
+                    self._evaluate()
+
+    @contextmanager
+    def burst(self) -> Iterator[None]:
+        """Items that came together are added inside the block: what may leave is decided of all, and not of each."""
+        self._in_burst = True
+        try:
+            yield
+        finally:
+            self._in_burst = False
+            with self._lock:
                 self._evaluate()
 
     def read_backlog_first(self) -> None:
         """Something has run in the loop's thread (solo pool): what came meanwhile is still to be read."""
         if self._blocks_reading and self._consumer.hub is not None:
-            self._moments_to_quiet = QUIET_MOMENTS
+            self._quiet.lose()
             if not self._evaluating:
                 self._alarm.set(time.monotonic() + QUIET_S)
 
@@ -179,13 +185,13 @@ class Batcher:
             return True
         now = time.monotonic()
         decision = self._former.decide(now)
-        if isinstance(decision, Flush) and (decision.reason is Reason.FULL or not self._moments_to_quiet):
+        if isinstance(decision, Flush) and (decision.reason is Reason.FULL or self._quiet.reached):
             self._alarm.set(None)
             return True
-        if self._moments_to_quiet:
-            self._alarm.set(now + QUIET_S)
-        else:
+        if self._quiet.reached:
             self._alarm.set(decision.time if isinstance(decision, WaitUntil) else None)
+        else:
+            self._alarm.set(now + QUIET_S)
         return False
 
     def _may_send(self) -> bool:
@@ -285,5 +291,5 @@ class Batcher:
 
     def _on_alarm(self) -> None:
         with self._lock:
-            self._moments_to_quiet = max(self._moments_to_quiet - 1, 0)
+            self._quiet.pass_moment()
             self._evaluate()

@@ -82,7 +82,7 @@ class BatchingStep(bootsteps.StartStopStep):
         if tasks:
             outlive_consumer_timeout(consumer)
             if options.bulk:
-                lease_connections(consumer, options.lease)
+                lease_connections(consumer, options.lease, self._batcher.burst)
         refuse_bad_messages(consumer)
         self._leaving = Leaving(consumer)
         before_end(consumer, self._begin_to_leave)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib.metadata import version
 from typing import Any
 
@@ -17,12 +19,13 @@ logger = logging.getLogger(__name__)
 _TIMED_OUT = ("delivery acknowledgement on channel", "timed out")
 
 
-def lease_connections(consumer: Any, lease_s: float) -> None:
+def lease_connections(consumer: Any, lease_s: float, burst: Callable[[], AbstractContextManager[None]]) -> None:
     """Let each connection on which the worker consumes from now on use leases.
 
     Args:
         consumer: Celery's consumer, before it starts.
         lease_s: seconds the worker may stand still before others take what it holds.
+        burst: entered around the delivery of messages that came together.
     """
     missing = missing_names()
     if missing:
@@ -32,7 +35,7 @@ def lease_connections(consumer: Any, lease_s: float) -> None:
             ", ".join(missing),
         )
         return
-    leasing = Leasing(consumer.hostname, lease_s)
+    leasing = Leasing(consumer.hostname, lease_s, burst)
 
     def connection_for_read(heartbeat: Any = None) -> Any:
         connection = consumer.app.connection_for_read(heartbeat=heartbeat)

@@ -48,6 +48,11 @@ class Former:
         """What the policy says of the waiting items."""
         return decide(self._buffer.windows.items(), self._limits, now)
 
+    def has_filled(self, key: Hashable) -> bool:
+        """Whether the item that came last has made one more batch of this key full."""
+        window = self._buffer.windows.get(key)
+        return window is not None and len(window) % self._limits(key).max_batch_size == 0
+
     def next_batch(self, *, only_full: bool) -> RunningBatch | None:
         """The batch that leaves now; None: nothing may leave, or nothing that was full when that was decided."""
         while (part := self._reruns.pop()) is not None:

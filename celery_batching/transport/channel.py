@@ -171,8 +171,11 @@ class Leased(_Base):  # type: ignore[misc]
 
     def _deliver_arrived(self) -> None:
         """Give them to their consumers; where one raises, the others come with the next look."""
-        while self._arrived:
-            self._deliver(*self._arrived.popleft())
+        if not self._arrived:
+            return
+        with self.connection.client.leasing.burst():
+            while self._arrived:
+                self._deliver(*self._arrived.popleft())
 
     def _deliver(self, queue: str, tag: str, raw: bytes, payload: Any) -> None:
         self.qos.popped(tag)

@@ -6,6 +6,8 @@ Checked on kombu 5.7.0.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -33,10 +35,12 @@ class Leasing:
     Args:
         node: the worker's name, for people to read.
         seconds: how long the worker may stand still before others take what it holds.
+        burst: entered around the delivery of messages that came together.
     """
 
     node: str
     seconds: float
+    burst: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]

@@ -7,7 +7,7 @@ which they happen. It describes values without knowing what is right: two record
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
@@ -33,6 +33,9 @@ SIGNALS = (
     "task_internal_error",
 )
 
+#: Whoever listens to these sees that Celery's tracer is at work.
+OF_TRACER = {"task_prerun", "task_postrun", "task_success"}
+
 #: What a signal or handler sees of its own task in `contextvars`: the id that its prerun left there.
 of_task: ContextVar[str | None] = ContextVar("of_task", default=None)
 
@@ -44,11 +47,11 @@ FAILED = "the recorder failed"
 class Recorder:
     """Writes entries with `write(what, id=..., seen=..., facts=...)`."""
 
-    def __init__(self, write: Callable[..., None]) -> None:
-        """Record to `write`, from this process and those it forks."""
+    def __init__(self, write: Callable[..., None], *, but: Collection[str] = ()) -> None:
+        """Record to `write`, from this process and those it forks, all signals `but` these."""
         self._write = write
         self._main_pid = os.getpid()
-        self._receivers = {name: self._receiver(name) for name in SIGNALS}
+        self._receivers = {name: self._receiver(name) for name in SIGNALS if name not in but}
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -109,8 +112,8 @@ class Recorder:
         setattr(Message, end, watched)
 
 
-class RecordedHandlers:
-    """A base for tasks, before Celery's: its handlers are recorded, then a scenario's own are called.
+class RecordedEnds:
+    """A base for tasks, before Celery's: handlers of bad ends are recorded, then a scenario's own are called.
 
     Attributes:
         recorder: where to.
@@ -120,26 +123,30 @@ class RecordedHandlers:
     recorder: Recorder
     handlers: Mapping[str, Callable[[Any], None]] = {}
 
-    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
-        self._heard("before_start", task_id, args=args, kwargs=kwargs)
-
-    def on_success(self, retval: Any, task_id: str, args: Any, kwargs: Any) -> None:
-        self._heard("on_success", task_id, retval=retval, args=args, kwargs=kwargs)
-
     def on_failure(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
         self._heard("on_failure", task_id, exc=exc, args=args, kwargs=kwargs, einfo=einfo)
 
     def on_retry(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
         self._heard("on_retry", task_id, exc=exc, args=args, kwargs=kwargs, einfo=einfo)
 
-    def after_return(self, status: str, retval: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
-        self._heard("after_return", task_id, status=status, retval=retval, args=args, kwargs=kwargs, einfo=einfo)
-
     def _heard(self, handler: str, task_id: str, **facts: Any) -> None:
         own_id = self.request.id  # type: ignore[attr-defined]
         self.recorder.note(handler, task_id, own_id=own_id, **facts)
         if handler in self.handlers:
             self.handlers[handler](self)
+
+
+class RecordedHandlers(RecordedEnds):
+    """The same with all handlers."""
+
+    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
+        self._heard("before_start", task_id, args=args, kwargs=kwargs)
+
+    def on_success(self, retval: Any, task_id: str, args: Any, kwargs: Any) -> None:
+        self._heard("on_success", task_id, retval=retval, args=args, kwargs=kwargs)
+
+    def after_return(self, status: str, retval: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
+        self._heard("after_return", task_id, status=status, retval=retval, args=args, kwargs=kwargs, einfo=einfo)
 
 
 def describe(value: Any) -> Any:
