@@ -10,7 +10,13 @@ from __future__ import annotations
 import gc
 import threading
 
-__all__ = ["collector_paused", "keep_for_good"]
+__all__ = ["collect_as_usual", "collect_seldom", "collector_paused", "keep_for_good"]
+
+#: Objects that may come to life, more than have gone, before the collector looks; Python's default is 700.
+#: A waiting message takes about 40.
+SELDOM = 70_000
+
+_usual: list[tuple[int, int, int]] = []
 
 
 class _Pause:
@@ -40,6 +46,20 @@ def keep_for_good() -> None:
     """Exempt all that lives now from collection: a start is over, and what it has made will stay."""
     gc.collect()
     gc.freeze()
+
+
+def collect_seldom() -> None:
+    """Let the collector look less often, in a main process whose models run elsewhere: it makes next to no cycles."""
+    usual = gc.get_threshold()
+    if 0 < usual[0] < SELDOM and not _usual:
+        _usual.append(usual)
+        gc.set_threshold(SELDOM, *usual[1:])
+
+
+def collect_as_usual() -> None:
+    """Undo that, in a process that was forked."""
+    if _usual:
+        gc.set_threshold(*_usual.pop())
 
 
 #: A context manager, which may be entered again inside itself.

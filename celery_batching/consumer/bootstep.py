@@ -28,7 +28,7 @@ from .._celery_internals import (
     on_escape,
     raised,
 )
-from ..collector import keep_for_good
+from ..collector import collect_seldom, keep_for_good
 from ..options import WorkerOptions
 from ..pool.run_batch import prepare_tasks
 from ..task import BatchTask
@@ -196,6 +196,8 @@ class BatchingStep(bootsteps.StartStopStep):
         else:
             if not self._prepared:
                 keep_for_good()
+                if isinstance(self._consumer.pool, PreforkPool):
+                    collect_seldom()
             self._prepared = True
             if self._started:
                 self._batcher.open()

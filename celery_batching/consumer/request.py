@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from .._celery_internals import Request, forget_request, is_cancelled, signal_number
 from ..pool.item import terminated_here
+from ..transport.redis import acks_together
 
 __all__ = ["BatchRequest", "held_on"]
 
@@ -90,7 +91,10 @@ class BatchRequest(Request):
 
     def is_told(self) -> bool:
         """Whether each message of the ended item has had its end; Celery leaves that to the event loop's next turn."""
-        return all(delivery.message.acknowledged for delivery in self._deliveries)
+        for message, _, _ in self._deliveries:  # noqa: SIM110 - a generator costs as much as the rest
+            if not message.acknowledged:
+                return False
+        return True
 
     def is_held_on(self, channel: Any) -> bool:
         """Whether the item came on this channel and has not had its end."""
@@ -128,8 +132,11 @@ class BatchRequest(Request):
         self._first_reject = on_reject
 
     def _acknowledge_all(self, *how: Any) -> None:
-        for _, on_ack, _ in self._deliveries:
-            on_ack(*how)
+        for message, on_ack, _ in self._deliveries:
+            if acks_together(message.channel):  # the loop's next turn is where they are sent anyway
+                message.ack_log_error(*how)
+            else:
+                on_ack(*how)
 
     def _reject_all(self, logger: Any, errors: Any, requeue: bool = False) -> None:
         """One message is rejected, or put back; the others say no more than that one and go."""

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from celery.exceptions import NotRegistered
 
 from .._celery_internals import ends_process, find_task
-from ..collector import keep_for_good
+from ..collector import collect_as_usual, keep_for_good
 from ..errors import SetupError
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def prepare_process() -> None:
     names = os.environ.get(SETUP_VARIABLE)
     if not names:
         return
+    collect_as_usual()
     for name in names.split(NAME_SEPARATOR):
         with contextlib.suppress(SetupError, NotRegistered):
             prepare([find_task(name)])

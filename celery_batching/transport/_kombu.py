@@ -59,8 +59,20 @@ def json_decoder() -> Any:
     return _decoder(serialization.registry._decoders["application/json"])  # type: ignore[attr-defined]
 
 
+class _Decoder:
+    """kombu's for JSON, which looks at each object for one of its own types only where there may be one."""
+
+    def __init__(self) -> None:
+        self._plain = json.JSONDecoder()
+        self._typed = json.JSONDecoder(object_hook=kombu_json.object_hook)
+
+    def decode(self, text: str) -> Any:
+        typed = "__type__" in text or "\\u" in text  # or its name in escapes
+        return (self._typed if typed else self._plain).decode(text)
+
+
 @functools.cache
 def _decoder(registered: Any) -> Any:
     if registered is kombu_json.loads:
-        return json.JSONDecoder(object_hook=kombu_json.object_hook)
+        return _Decoder()
     return SimpleNamespace(decode=registered)  # somebody else's

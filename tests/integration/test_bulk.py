@@ -57,7 +57,10 @@ def with_backend(live: LiveSite, other: LiveSite) -> LiveSite:
 def test_a_batch_costs_a_round_trip_for_each_kind_of_work(
     start_redis: RedisFixture, open_site: SiteFixture, start_worker: WorkerFixture, pool: str, name: str
 ) -> None:
-    """The old states are read at once, the new ones written at once, the acks sent at once."""
+    """The old states are read at once, the new ones written at once, the acks sent at once.
+
+    Where nobody would notice Celery's tracer, the server looks for old states while it writes.
+    """
     live = open_site(redis=start_redis(), settings={"batching_lease": 1000})  # its renewals would count
     live = with_backend(live, open_site(redis=start_redis()))
     worker = start_worker("lean", site=live, pool=pool)
@@ -72,8 +75,9 @@ def test_a_batch_costs_a_round_trip_for_each_kind_of_work(
     calls = stored.now()
 
     assert 0 == calls["get"]
-    assert calls["mget"] <= 3 + (name == "tracked")  # of the first item and of the others; a look of this process
-    assert COUNT + 1 + (COUNT if name == "tracked" else 0) == calls["setex"]
+    assert calls["mget"] <= (4 if name == "tracked" else 1)  # a look of this process
+    writes = {"double": {"set": COUNT + 1}, "tracked": {"setex": 2 * COUNT + 1}}[name]
+    assert writes == {kind: calls[kind] for kind in ("set", "setex") if calls[kind]}
     assert calls["evalsha"] <= 3 + (name == "tracked")  # the first finds the script unknown
     assert acked.now()["evalsha"] <= 6  # two times acks, and pops
     assert [2 * x for x in range(COUNT)] == [item.get(timeout=10) for item in items]

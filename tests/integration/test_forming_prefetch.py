@@ -43,6 +43,22 @@ def test_a_backlog_leaves_in_full_batches(open_site: SiteFixture, start_worker: 
     assert [(SIZE, "full")] * 4 == [(batch.size, batch.reason) for batch in batches_of(worker, 256)]
 
 
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_what_comes_together_leaves_together(start_worker: WorkerFixture, pool: str) -> None:
+    """Of ten calls that an idle worker gets in one answer of the broker, the first does not leave alone (case 1)."""
+    worker = start_worker("single", pool=pool, settings=OF_64)
+    double, broker = worker.task("double"), worker.live.broker.client
+    assert 0 == double.delay(0).get(timeout=20)
+
+    results = [double.apply_async((x,), queue="aside") for x in range(10)]
+    messages = broker.lrange("aside", 0, -1)
+    broker.delete("aside", "_kombu.binding.aside")
+    broker.lpush(worker.live.site.queue, *reversed(messages))
+
+    assert [2 * x for x in range(10)] == [one.get(timeout=20) for one in results]
+    assert [(1, "idle"), (10, "idle")] == [(batch.size, batch.reason) for batch in batches_of(worker, 11)]
+
+
 @pytest.mark.parametrize(("broker", "settings"), BROKERS)
 def test_the_next_batch_fills_while_one_runs(
     start_worker: WorkerFixture, broker: str, settings: dict[str, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,7 +33,7 @@ def test_without_them_the_worker_takes_the_general_path(
     monkeypatch.setattr(connection, "missing_names", lambda: ["Channel._brpop_start"])
     consumer: Any = SimpleNamespace(hostname="w@h", connection_for_read="kombu's own")
     with caplog.at_level(logging.WARNING):
-        connection.lease_connections(consumer, 10.0)
+        connection.lease_connections(consumer, 10.0, nullcontext)
     assert "kombu's own" == consumer.connection_for_read
     assert 1 == len(caplog.records)
     assert "has no Channel._brpop_start" in caplog.text
