@@ -209,19 +209,24 @@ def _repeat(act: Callable[[Ref, _Retries], None], ref: Ref) -> None:
 
 
 def _listen(client: redis.Redis, channel: str, ref: Ref, retries: _Retries) -> None:
-    pubsub: Any = client.pubsub()  # type: ignore[no-untyped-call]
-    with pubsub:
-        pubsub.subscribe(channel)
-        for message in pubsub.listen():
+    # The connection itself: redis-py's PubSub costs more for a message than all that is done with it here.
+    connection: Any = client.connection_pool.get_connection()
+    try:
+        connection.send_command("SUBSCRIBE", channel)
+        while True:
+            kind, _, data = connection.read_response()
             replies = ref()
             if replies is None:
                 return
-            if message["type"] == "subscribe":
+            if kind == b"subscribe":
                 retries.succeeded()
                 replies.subscribed()
-            elif message["type"] == "message":
-                replies.told(message["data"])
+            else:
+                replies.told(data)
             del replies  # while the thread waits, it must not keep it
+    finally:
+        connection.disconnect()
+        client.connection_pool.release(connection)
 
 
 def _look(wanted: threading.Event, ref: Ref, retries: _Retries) -> None:
@@ -261,11 +266,18 @@ def _rest(seconds: float) -> None:
 def _own_client(backend: Any) -> redis.Redis:
     """A client of the backend's server for one thread, which waits for as long as nothing comes."""
     pool = backend.client.connection_pool
-    own = {"decode_responses": False, "socket_timeout": None, "socket_keepalive": True, "retry": Retry(NoBackoff(), 0)}
+    own = {
+        "protocol": 2,  # in which what a subscription brings is read like any answer
+        "decode_responses": False,
+        "socket_timeout": None,
+        "socket_keepalive": True,
+        "retry": Retry(NoBackoff(), 0),
+    }
     if issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
         del own["socket_keepalive"]
-    kwargs = {**pool.connection_kwargs, **own}
-    return redis.Redis(connection_pool=redis.ConnectionPool(connection_class=pool.connection_class, **kwargs))
+    # Notifications of the server's maintenance need the newer protocol.
+    given = {name: value for name, value in pool.connection_kwargs.items() if not name.startswith(("maint_", "orig_"))}
+    return redis.Redis(connection_pool=redis.ConnectionPool(connection_class=pool.connection_class, **{**given, **own}))
 
 
 def _end_threads(client: redis.Redis, look_wanted: threading.Event) -> None:
