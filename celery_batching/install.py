@@ -30,6 +30,8 @@ def _before_the_pool(sender: Any, **_: Any) -> None:
 
 @worker_process_init.connect(weak=False)
 def _in_the_pool_process(**_: Any) -> None:
+    from .pool.run_batch import employ_clerk  # noqa: PLC0415
     from .pool.setup import prepare_process  # noqa: PLC0415
 
-    prepare_process()
+    if prepare_process():
+        employ_clerk()

@@ -89,6 +89,7 @@ from .worker import (
     stored_successes,
     task_queue,
 )
+from .workloop import Job, Workloop, call_of, result_in, with_result
 from .writes import new_success, write_all, write_new
 
 __all__ = [
@@ -98,6 +99,7 @@ __all__ = [
     "Bunch",
     "Context",
     "ExceptionInfo",
+    "Job",
     "PoolProcess",
     "PreforkPool",
     "Question",
@@ -106,12 +108,14 @@ __all__ = [
     "Terminated",
     "TimeLimitExceeded",
     "WorkerLostError",
+    "Workloop",
     "Write",
     "WriteNew",
     "acquire_slot",
     "add_autoretry_behaviour",
     "before_end",
     "before_stop",
+    "call_of",
     "check_request_stack",
     "current_app",
     "decoded_call",
@@ -153,6 +157,7 @@ __all__ = [
     "recycles_processes",
     "release_slot",
     "request_of",
+    "result_in",
     "shielded",
     "shown",
     "signal_number",
@@ -164,6 +169,7 @@ __all__ = [
     "trace_item",
     "trace_with_item_clock",
     "uses_fast_trace",
+    "with_result",
     "worker_lost_info",
     "write_ahead",
     "write_all",

@@ -22,6 +22,9 @@ __all__ = ["Ahead"]
 #: The hop takes some 10 ms: a few hundredths of this.
 SHORT_RUN_S = 0.25
 
+#: Seconds that it must have taken for a second thread to be worth its while.
+LONG_RUN_S = 0.001
+
 
 class Ahead:
     """Says when a batch may be sent ahead, from what the pool is and what it runs.
@@ -45,6 +48,7 @@ class Ahead:
             and not recycles_processes(worker)
         )
         self._short: set[str] = set()  # names of tasks whose batches may have one behind them
+        self._long: set[str] = set()  # of those whose model takes long enough for something else to be done meanwhile
         self._large: set[str] = set()  # of those never
 
     def learn(self, batch: RunningBatch, run_s: float) -> None:
@@ -52,10 +56,16 @@ class Ahead:
         name = batch.task.name
         if not batch.fits:
             self._large.add(name)
+        (self._long.add if run_s >= LONG_RUN_S else self._long.discard)(name)
         if run_s >= SHORT_RUN_S or name in self._large:
             self._short.discard(name)
         elif run_s and batch.reason is not Reason.SPLIT:
             self._short.add(name)
+
+    def pays(self, batch: RunningBatch) -> bool:
+        """Whether the process should get the next batch ready while the model runs for this one."""
+        name = batch.task.name
+        return self.possible and self._worker.pool.num_processes == 1 and name in self._short and name in self._long
 
     def fits(self, running: Collection[RunningBatch]) -> bool:
         """Whether the process has room for a batch behind what it runs, and nobody else waits for it."""

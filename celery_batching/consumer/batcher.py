@@ -198,9 +198,10 @@ class Batcher:
         return not self._claiming and self._open and not is_stopping()
 
     def _may_send_ahead(self) -> bool:
-        if self._reruns or not self._may_send():
-            return False
-        decision = self._former.decide(time.monotonic())
+        return self._may_send() and self._next_is_full()
+
+    def _next_is_full(self) -> bool:
+        decision = None if self._reruns else self._former.decide(time.monotonic())
         return isinstance(decision, Flush) and decision.reason is Reason.FULL
 
     def _on_slot(self, generation: int) -> None:
@@ -229,6 +230,7 @@ class Batcher:
                 on_report=functools.partial(self._on_report, batch),
                 on_lost=functools.partial(self._on_lost, batch),
                 ahead=ahead,
+                more=self._ahead.pays(batch) and (ahead or self._next_is_full()),
                 bulk=self._bulk,
             )
         except Exception as exc:  # it must not hold the slot for ever

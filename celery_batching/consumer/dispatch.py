@@ -37,6 +37,7 @@ def send_to_pool(
     on_lost: Callable[[Any], None],
     *,
     ahead: bool,
+    more: bool,
     bulk: bool,
 ) -> None:
     """Send the batch; exactly one of ``on_report`` and ``on_lost`` is called, in the event loop's thread.
@@ -44,6 +45,7 @@ def send_to_pool(
     ``on_accepted`` may be called before.
     ``on_lost`` gets the ExceptionInfo with which the pool gave the batch up.
     ``ahead``: the process still runs another batch, and begins with this one right after.
+    ``more``: there will be one that is sent ahead of the end of this one.
 
     Raises:
         Exception: the pool did not take it, such as a message that cannot be pickled.
@@ -64,7 +66,7 @@ def send_to_pool(
 
     job = consumer.pool.apply_async(
         run_batch,
-        args=(_payload(batch, consumer, soft, hard, bulk=bulk),),
+        args=(_payload(batch, consumer, soft, hard, more=more and not batch.limited, bulk=bulk),),
         accept_callback=lambda pid, at: hand_over(lambda: accepted(pid, at)),
         timeout_callback=on_timeout,
         callback=lambda report: hand_over(lambda: on_report(report)),
@@ -82,7 +84,9 @@ def send_to_pool(
     batch.sent(job)
 
 
-def _payload(batch: RunningBatch, consumer: Any, soft: float | None, hard: float | None, *, bulk: bool) -> BatchPayload:
+def _payload(
+    batch: RunningBatch, consumer: Any, soft: float | None, hard: float | None, *, more: bool, bulk: bool
+) -> BatchPayload:
     items = [ItemPayload(request.id, request.request_dict, decoded_call(request)) for request in batch.requests]
     return BatchPayload(
         task_name=batch.task.name,
@@ -93,5 +97,6 @@ def _payload(batch: RunningBatch, consumer: Any, soft: float | None, hard: float
         hard_time_limit=hard if isinstance(consumer.pool, PreforkPool) else None,
         fence=fence_of(consumer),
         bulk=bulk,
+        more=more,
         fast_trace=uses_fast_trace(consumer.app),
     )

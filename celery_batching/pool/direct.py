@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from contextlib import suppress
 from typing import Any
 
 from .._celery_internals import (
@@ -42,17 +43,20 @@ def new_items(task: BatchTask, payloads: list[ItemPayload], batch: BatchPayload)
 
 
 def _new_item(task: BatchTask, payload: ItemPayload, batch: BatchPayload, *, spared: bool) -> TracedItem | DirectItem:
-    direct = spared and expects_result_alone(payload)
-    return DirectItem(task, payload, batch) if direct else TracedItem(task, payload, batch)
+    if spared and expects_result_alone(payload):
+        args, kwargs, _ = payload.call
+        with suppress(TypeError):  # they do not fit: the tracer says so
+            return DirectItem(task, payload, batch, task.columns.row(args, kwargs))
+    return TracedItem(task, payload, batch)
 
 
 class DirectItem:
     """In the place of a ``TracedItem``, with the same attributes, and the same answers to the same steps."""
 
-    def __init__(self, task: BatchTask, payload: ItemPayload, batch: BatchPayload) -> None:
+    def __init__(self, task: BatchTask, payload: ItemPayload, batch: BatchPayload, row: dict[str, Any]) -> None:
         self.id = payload.id
         self.task = task
-        self.row: dict[str, Any] | None = None
+        self.row: dict[str, Any] | None = row
         self.run_s = 0.0
         self.reply: ItemReply | None = None
         self._payload = payload
@@ -74,17 +78,10 @@ class DirectItem:
     @property
     def waits(self) -> bool:
         """Whether the item takes part in the run."""
-        return self.row is not None and self.reply is None
+        return self.reply is None
 
     def start(self) -> Question | None:
-        """Look at the arguments; where they do not fit, the tracer says so."""
-        if self.row is None:
-            args, kwargs, _ = self._payload.call
-            try:
-                self.row = self.task.columns.row(args, kwargs)
-            except TypeError:
-                return self._trace()
-        return None
+        """Nothing is to be done before the run."""
 
     def finish(self, outcome: Outcome) -> Question | None:
         """Store a result, or let the tracer do what else is to be done."""

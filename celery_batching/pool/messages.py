@@ -35,6 +35,8 @@ class BatchPayload(NamedTuple):
     """What may keep the results from being stored; None on brokers without leases."""
     bulk: bool
     """Whether the items may wait for each other at the result backend."""
+    more: bool
+    """Whether another batch will be sent before this one ends."""
     fast_trace: bool
     """Whether Celery's fast trace function is in use, as ``Request.execute_using_pool`` asks."""
 

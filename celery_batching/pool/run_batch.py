@@ -1,30 +1,32 @@
-"""The whole path of a batch in the pool process, on one screen: payload in, report out."""
+"""The jobs of the pool: to set the tasks up, and to run one batch."""
 
 from __future__ import annotations
 
-import logging
-import pickle
-
-from .._celery_internals import exception_info, find_task, trace_with_item_clock
-from ..core.outcomes import UNFINISHED
+from .._celery_internals import Workloop, find_task, trace_with_item_clock
+from ..core.items import Reason
 from ..errors import SetupError
 from ..task import BatchTask
-from .item import item_clock, terminated_here
-from .messages import BatchPayload, BatchReport, ItemReply
-from .model import ModelRun
-from .parking import Item, park, resumed_or_new
+from .batch_run import BatchRun
+from .clerk import Clerk, Deferred
+from .item import item_clock
+from .messages import BatchPayload, BatchReport
 from .quiet_logs import quiet_item_logs
-from .results import step_together
-from .run_clock import RunClock
-from .setup import prepare
+from .setup import is_set_up, prepare
 
-__all__ = ["prepare_tasks", "run_batch"]
+__all__ = ["employ_clerk", "prepare_tasks", "run_batch"]
 
-logger = logging.getLogger(__name__)
+_clerk: Clerk | None = None
 
 
-def run_batch(payload: BatchPayload) -> BatchReport:
-    """Decode, run, align and store one batch; every item ends with a reply of its own."""
+def employ_clerk() -> None:
+    """In a new prefork process, before it takes jobs."""
+    global _clerk  # noqa: PLW0603 - that of this process
+    loop = Workloop.own()
+    _clerk = None if loop is None else Clerk(loop, _get_ready)
+
+
+def run_batch(payload: BatchPayload) -> BatchReport | Deferred:
+    """Run one batch; its report, or what the clerk makes one of."""
     task: BatchTask = find_task(payload.task_name)
     try:
         prepare([task])
@@ -32,39 +34,30 @@ def run_batch(payload: BatchPayload) -> BatchReport:
         return BatchReport([], setup_error=str(exc))
     quiet_item_logs()
     trace_with_item_clock(task, item_clock)
-    items = resumed_or_new(task, payload)
-    clock = RunClock(payload.soft_time_limit, payload.hard_time_limit)
-    model = ModelRun(task, payload.batch_id, payload.reason, clock)
-    with clock.batch():
-        # Where somebody would notice: sends prerun, stores STARTED, and stops at the body.
-        step_together(items, lambda item: item.start(), task.backend, bulk=payload.bulk)
-        waiting = [item for item in items if item.waits]
-        outcomes = model.outcomes(waiting)
-        ours = payload.fence is None or payload.fence.holds(task.app)
-        ended = {item: outcome for item, outcome in zip(waiting, outcomes, strict=True) if outcome is not UNFINISHED}
-        for item in waiting:
-            if item not in ended:
-                park(item)
-        # Stores the result, calls back, sends postrun.
-        end = (lambda item: item.finish(ended[item])) if ours else (lambda item: item.withdraw())
-        step_together(ended, end, task.backend, bulk=payload.bulk)
-    terminated_here.difference_update(item.id for item in items)
-    for item in items:
-        _warn_of_bypass(task, item)
-    positions = {id(item): position for position, item in enumerate(items)}
-    return BatchReport(
-        [None if item.waits else _sendable(item.reply) for item in items],
-        model.seconds,
-        [[positions[id(row)] for row in group] for group in model.unfinished],
-        model.fitted,
-    )
+    ready = _clerk.take(payload) if _clerk else None
+    run = ready or BatchRun(task, payload)
+    with run.clock.batch():
+        if not ready:
+            run.begin()
+        if _clerk and payload.more:
+            _clerk.look_ahead()
+        run.run_model()
+        if _clerk and _clerk.has_next() and run.spares_tracers:
+            return Deferred(run)
+        return run.end()
 
 
-def _warn_of_bypass(task: BatchTask, item: Item) -> None:
-    """An overridden ``__call__`` that calls ``run`` itself hands it one item instead of columns."""
-    overridden = type(task).__call__ is not BatchTask.__call__
-    if overridden and item.row is None and item.reply is not None and item.reply.traced and not item.reply.traced[0]:
-        logger.error("%s[%s] was not batched: its __call__ must call super().__call__(), not run()", task.name, item.id)
+def _get_ready(payload: BatchPayload) -> BatchRun | None:
+    """Begin with a batch in the clerk's thread; None where code of the user's might run for it there."""
+    task: BatchTask = find_task(payload.task_name)
+    limited = payload.soft_time_limit or payload.hard_time_limit
+    if limited or payload.reason == Reason.SPLIT or not is_set_up(task):
+        return None
+    run = BatchRun(task, payload)
+    if not run.spares_tracers:
+        return None
+    run.begin()
+    return run
 
 
 def prepare_tasks(task_names: list[str]) -> str | None:
@@ -74,16 +67,3 @@ def prepare_tasks(task_names: list[str]) -> str | None:
     except SetupError as exc:
         return str(exc)
     return None
-
-
-def _sendable(reply: ItemReply | None) -> ItemReply:
-    """The reply, or how it cannot be pickled: one bad exception must not spoil the whole report."""
-    if reply is None:
-        raise RuntimeError("the tracer of an item gave control back before its end")
-    if reply.traced is not None and not reply.traced[0]:
-        return reply  # a success carries a string and a number
-    try:
-        pickle.dumps(reply)
-    except Exception as exc:
-        return ItemReply(crash=exception_info(exc))
-    return reply

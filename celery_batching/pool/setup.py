@@ -19,7 +19,7 @@ from ..errors import SetupError
 if TYPE_CHECKING:
     from ..task import BatchTask
 
-__all__ = ["NAME_SEPARATOR", "SETUP_VARIABLE", "ensure_setup", "prepare", "prepare_process"]
+__all__ = ["NAME_SEPARATOR", "SETUP_VARIABLE", "ensure_setup", "is_set_up", "prepare", "prepare_process"]
 
 #: Environment variable that names the tasks to set up. A process started by spawn inherits the
 #: environment and nothing else.
@@ -47,12 +47,17 @@ def ensure_setup(task: BatchTask) -> None:
     Raises:
         Exception: whatever ``setup`` raises; the next call tries again.
     """
-    if _done.get(task) == os.getpid():
+    if is_set_up(task):
         return
     with _lock:
-        if _done.get(task) != os.getpid():
+        if not is_set_up(task):
             task.setup()
             _done[task] = os.getpid()
+
+
+def is_set_up(task: BatchTask) -> bool:
+    """Whether the task's setup has run in this process."""
+    return _done.get(task) == os.getpid()
 
 
 def prepare(tasks: Iterable[BatchTask]) -> None:
@@ -81,17 +86,18 @@ def _try_setup(task: BatchTask) -> SetupError | None:
     return None
 
 
-def prepare_process() -> None:
-    """Set up the tasks the main process named, as a new pool process; failures are kept for later.
+def prepare_process() -> bool:
+    """Set up the tasks the main process named, as a new pool process; whether there are any. Failures are kept.
 
     Celery logs and swallows what a handler of ``worker_process_init`` raises, so a failure is
     reported by the first job of the process, and the main process ends the worker.
     """
     names = os.environ.get(SETUP_VARIABLE)
     if not names:
-        return
+        return False
     collect_as_usual()
     for name in names.split(NAME_SEPARATOR):
         with contextlib.suppress(SetupError, NotRegistered):
             prepare([find_task(name)])
     keep_for_good()
+    return True

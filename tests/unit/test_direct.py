@@ -51,7 +51,7 @@ def a_payload(task: BatchTask, **options: Any) -> ItemPayload:
 
 
 def a_batch(task: BatchTask, *, bulk: bool = True) -> BatchPayload:
-    return BatchPayload(task.name, uuid(), "full", [], None, None, None, bulk=bulk, fast_trace=False)
+    return BatchPayload(task.name, uuid(), "full", [], None, None, None, bulk=bulk, more=False, fast_trace=False)
 
 
 def spared(task: BatchTask, payload: ItemPayload, *, bulk: bool = True) -> bool:

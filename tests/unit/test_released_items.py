@@ -59,4 +59,6 @@ def payload_of(app: Celery, items: list[int]) -> BatchPayload:
         own = {"delivery_info": {}, "properties": {}, "reply_to": None, "correlation_id": message.headers["id"]}
         request = {**message.headers, **own}
         payloads.append(ItemPayload(message.headers["id"], request, message.body))
-    return BatchPayload("released.double", uuid(), "full", payloads, None, None, None, bulk=False, fast_trace=False)
+    return BatchPayload(
+        "released.double", uuid(), "full", payloads, None, None, None, bulk=False, more=False, fast_trace=False
+    )
