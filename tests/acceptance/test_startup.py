@@ -152,7 +152,7 @@ def test_cuda_in_a_process_that_does_not_fork_is_fine(start_worker: WorkerFixtur
     """On threads CUDA may be initialised in the main process, and the task gets its device (case 69)."""
     worker = start_worker("startup", pool="threads", env={startup.FAKE_CUDA: "1"})
 
-    assert [8, "cuda:0"] == worker.task("embed").delay(4).get(timeout=10)
+    assert [8, "cuda:0"] == worker.task("embed").delay(4).get(timeout=30)
 
 
 @pytest.mark.parametrize("pool", ["gevent", "eventlet"])

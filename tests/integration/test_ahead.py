@@ -154,7 +154,7 @@ def test_an_item_of_each_is_terminated(start_worker: WorkerFixture) -> None:
 
     with one_ahead(worker) as results:
         ended = [results[0].id, results[3].id]
-        worker.app.control.revoke(ended, terminate=True, signal="SIGKILL", reply=True, destination=[worker.node])
+        worker.control("revoke", ended, terminate=True, signal="SIGKILL")
         wait_until(lambda: {one.state for one in (results[0], results[3])} == {"REVOKED"}, "both end", LONG_S)
 
     assert [2, 4, 8] == [results[x].get(timeout=LONG_S) for x in (1, 2, 4)]

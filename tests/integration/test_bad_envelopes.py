@@ -81,5 +81,5 @@ def send_among_good_ones(worker: WorkerProcess, name: str, kinds: Mapping[str, S
             good.append(task.delay(x))
 
     assert [2 * x for x in range(len(good))] == [result.get(timeout=20) for result in good]
-    assert worker.ping()
+    worker.wait_for(worker.ping, "the worker lives")
     return odd

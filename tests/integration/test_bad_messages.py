@@ -121,4 +121,4 @@ def assert_each_fails_alone(worker: WorkerProcess, name: str, kinds: Mapping[str
         for kind, (state, text) in ends.items()
         if state != "FAILURE" or not re.search(kinds[kind][1], text)
     }
-    assert worker.ping()
+    worker.wait_for(worker.ping, "the worker lives")

@@ -46,6 +46,6 @@ def test_odd_arguments_spoil_no_neighbour(shared_worker: WorkerFixture) -> None:
         odd = message_for(double, 3).but(body=body).with_headers(argsrepr=5, kwargsrepr=["x"]).publish(worker.app)
         wait_for_waiting(worker, 3)
 
-    assert [2, 4] == [item.get(timeout=10) for item in good]
+    assert [2, 4] == [item.get(timeout=30) for item in good]
     assert [[1], [2]] == [list(item.args) for item in good]
     wait_until(odd.ready, "the odd one ends", saw=lambda: odd.state)

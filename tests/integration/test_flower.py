@@ -40,7 +40,7 @@ def test_flower_sees_each_item_once(start_worker: WorkerFixture, tmp_path: Path,
             retried, exhausted = flaky.delay(6, 1), flaky.delay(7, 99)
             parts = [split.delay(x) for x in (1, 2, 3, -4)]
             wait_for_waiting(worker, 11)
-            worker.app.control.revoke(revoked.id, reply=True, destination=[worker.node])
+            worker.control("revoke", revoked.id)
             # Also on its page of the worker, beside Celery's own numbers:
             shown = {"waiting": 11, "running": [{"task": double.name, "size": 1, "reason": "idle"}]}
             wait_until(lambda: flower.batching() == shown, "Flower shows what waits and runs", saw=flower.batching)

@@ -36,7 +36,7 @@ def test_a_batch_is_closed_when_the_pool_is_free(shared_worker: WorkerFixture, n
             items.append(task.delay(x))
             wait_for_waiting(worker, len(items))
 
-    assert [0, 2, 4, 6, 8] == [one.get(timeout=10) for one in (running, *items)]
+    assert [0, 2, 4, 6, 8] == [one.get(timeout=30) for one in (running, *items)]
     assert [[1, 2, 3, 4]] == later_runs(worker)
     assert "full" == batches_of(worker, 5)[-1].reason
 
@@ -55,7 +55,7 @@ def test_batches_grow_while_the_model_is_busy(shared_worker: WorkerFixture) -> N
             worker.journal.let_through()
             worker.journal.wait_for("run", round_ + 2)
 
-    assert [2 * x for x in sent] == [one.get(timeout=10) for one in results]
+    assert [2 * x for x in sent] == [one.get(timeout=30) for one in results]
     assert [20, 20, 20] == [len(items) for items in later_runs(worker)]
 
 
@@ -63,7 +63,7 @@ def test_a_lone_caller_pays_nothing_by_default(shared_worker: WorkerFixture) -> 
     """Without a longest wait, each call of a sequential client leaves at once, alone (case 2)."""
     worker = shared_worker("forming")
 
-    assert [0, 2, 4, 6, 8] == [worker.task("greedy").delay(x).get(timeout=10) for x in range(5)]
+    assert [0, 2, 4, 6, 8] == [worker.task("greedy").delay(x).get(timeout=30) for x in range(5)]
 
     batches = batches_of(worker, 5)
     assert [(1, "idle")] * 5 == [(batch.size, batch.reason) for batch in batches]
@@ -74,7 +74,7 @@ def test_a_lone_caller_waits_no_longer_than_the_longest_wait(shared_worker: Work
     """A sequential client never has company, so that each of its calls waits the longest wait, not more (case 2)."""
     worker = shared_worker("forming")
 
-    assert [0, 2, 4] == [worker.task("window").delay(x).get(timeout=10) for x in range(3)]
+    assert [0, 2, 4] == [worker.task("window").delay(x).get(timeout=30) for x in range(3)]
 
     waits = [batch.waited for batch in batches_of(worker, 3)]
     assert 3 == len(waits)
@@ -97,7 +97,7 @@ def test_the_wait_begins_anew_with_each_window(shared_worker: WorkerFixture) -> 
     worker = shared_worker("forming")
     pair = worker.task("pair")
 
-    assert [2, 4] == [pair.delay(x).get(timeout=10) for x in (1, 2)]
+    assert [2, 4] == [pair.delay(x).get(timeout=30) for x in (1, 2)]
 
     batches = batches_of(worker, 2)
     assert [(1, "wait"), (1, "wait")] == [(batch.size, batch.reason) for batch in batches]
@@ -110,7 +110,7 @@ def test_a_burst_of_the_size_is_one_batch(shared_worker: WorkerFixture) -> None:
 
     results = [worker.task("burst").delay(x) for x in range(8)]
 
-    assert [2 * x for x in range(8)] == [one.get(timeout=10) for one in results]
+    assert [2 * x for x in range(8)] == [one.get(timeout=30) for one in results]
     assert [(8, "full")] == [(batch.size, batch.reason) for batch in batches_of(worker, 8)]
 
 
@@ -120,7 +120,7 @@ def test_one_more_than_the_size_is_a_batch_of_its_own(shared_worker: WorkerFixtu
 
     results = [worker.task("burst").delay(x) for x in range(9)]
 
-    assert [2 * x for x in range(9)] == [one.get(timeout=10) for one in results]
+    assert [2 * x for x in range(9)] == [one.get(timeout=30) for one in results]
     full, rest = batches_of(worker, 9)
     assert [(8, "full"), (1, "wait")] == [(batch.size, batch.reason) for batch in (full, rest)]
     assert OPTIONS["burst"]["max_wait"] <= rest.waited < OPTIONS["burst"]["max_wait"] + LATE_S

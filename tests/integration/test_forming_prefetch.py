@@ -75,7 +75,7 @@ def test_a_setting_that_keeps_batches_small_is_named(
     """A setting with which full batches cannot form is the user's to choose; the worker says so once (case 1)."""
     worker = start_worker("single", pool="solo", settings={**OF_64, **settings}, extra=extra)
 
-    assert 2 == worker.task("double").delay(1).get(timeout=10)
+    assert 2 == worker.task("double").delay(1).get(timeout=30)
 
     warnings = [line for line in worker.log().splitlines() if "WARNING" in line and "cannot fill" in line]
     assert 1 == len(warnings)

@@ -59,9 +59,9 @@ def test_a_result_that_cannot_be_decoded_harms_no_other(start_worker: WorkerFixt
         bad_key = double.backend.get_key_for_task(bad.id)
         worker.live.backend.client.setex(bad_key, 60, "no JSON")
         with pytest.raises(Exception, match=r"Expecting value|JSON"):
-            bad.get(timeout=10)
+            bad.get(timeout=30)
         worker.live.backend.client.delete(bad_key)
-    assert [0, 6] == [running.get(timeout=10), good.get(timeout=10)]
+    assert [0, 6] == [running.get(timeout=30), good.get(timeout=30)]
 
 
 def test_an_id_may_be_used_again_when_its_result_is_forgotten(start_worker: WorkerFixture) -> None:
@@ -70,12 +70,12 @@ def test_an_id_may_be_used_again_when_its_result_is_forgotten(start_worker: Work
     double = worker.task("double")
     double.delay(0).get(timeout=20)
     first = double.apply_async((1,), task_id="again")
-    assert 2 == first.get(timeout=10)
+    assert 2 == first.get(timeout=30)
     first.forget()
     # Until then the worker takes another message of that id for the same call.
     wait_until(lambda: not worker.live.broker.leftovers(), "the worker is done with it")
     second = double.apply_async((2,), task_id="again")
-    assert 4 == second.get(timeout=10)
+    assert 4 == second.get(timeout=30)
 
 
 def test_an_id_that_is_none_is_refused_at_the_call(open_site: SiteFixture) -> None:

@@ -44,7 +44,7 @@ def test_high_priority_leaves_first(
         items += [double.apply_async((x,), priority=high) for x in (7, 8)]
         wait_for_waiting(worker, 8)
 
-    assert [2 * x for x in range(1, 9)] == [item.get(timeout=10) for item in items]
+    assert [2 * x for x in range(1, 9)] == [item.get(timeout=30) for item in items]
     assert [[7, 8, 1, 2], [3, 4, 5, 6]] == later_runs(worker)
 
 
@@ -58,8 +58,8 @@ def test_parked_items_block_nobody(start_worker: WorkerFixture, pool: str, broke
         double.apply_async((x,), countdown=3600)
     wait_until(lambda: len(worker.inspect("scheduled")) == MANY, "all of them are parked", 20)
 
-    assert 2 == worker.task("double_alone").delay(1).get(timeout=10)
-    assert 4 == double.delay(2).get(timeout=10)
+    assert 2 == worker.task("double_alone").delay(1).get(timeout=30)
+    assert 4 == double.delay(2).get(timeout=30)
     assert [[2]] == [entry["items"] for entry in worker.journal.entries("run")]
     end_and_purge(worker)
 

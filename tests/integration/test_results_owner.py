@@ -54,7 +54,7 @@ def test_two_client_processes_get_their_own(
         ]
         wait_for_waiting(worker, 2 * threads)
 
-    assert 0 == running.get(timeout=10)
+    assert 0 == running.get(timeout=30)
     for client, first in zip(clients, (0, 100), strict=True):
         assert [x * x for x in range(first, first + CALLS)] == answers_to(client)
     assert 2 * threads == len(later_runs(worker)[0])
@@ -79,7 +79,7 @@ def test_ignored_results_leave_nothing_behind(shared_worker: WorkerFixture) -> N
         wanted = [square.delay(x) for x in range(5, 10)]
         wait_for_waiting(worker, 10)
 
-    assert [0, 25, 36, 49, 64, 81] == [one.get(timeout=10) for one in (running, *wanted)]
+    assert [0, 25, 36, 49, 64, 81] == [one.get(timeout=30) for one in (running, *wanted)]
     assert [list(range(10))] == later_runs(worker)
     assert 10 == batches_of(worker, 11)[-1].succeeded
     keys = worker.live.backend.client.keys("celery-task-meta-*")

@@ -72,7 +72,7 @@ def test_a_retried_item_joins_a_later_batch(shared_worker: WorkerFixture, pool: 
         later = flaky.delay(2, 0)
         wait_for_waiting(worker, 2)
 
-    assert [2, 4] == [again.get(timeout=10), later.get(timeout=10)]
-    assert [6, 8, 10, 12] == [item.get(timeout=10) for item in full]
+    assert [2, 4] == [again.get(timeout=30), later.get(timeout=30)]
+    assert [6, 8, 10, 12] == [item.get(timeout=30) for item in full]
     assert [[1], [3, 4, 5, 6], [1, 2]] == [entry["items"] for entry in worker.journal.entries("run")]
     assert [0, 1] == counts_by_id(worker, "flaky")[again.id]

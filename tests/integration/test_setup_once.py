@@ -33,7 +33,7 @@ def test_each_pool_process_sets_up_once(
 
     results = [worker.task("double").delay(x) for x in range(40)]
 
-    assert [2 * x for x in range(40)] == [one.get(timeout=10) for one in results]
+    assert [2 * x for x in range(40)] == [one.get(timeout=30) for one in results]
     assert {entry.pid for entry in worker.journal.entries("run")} <= {setup.pid for setup in setups}
     assert processes == len(worker.journal.entries("setup"))
 

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from tests.support import die_with_parent
-from tests.support.waiting import NotInTimeError, wait_until
+from tests.support.waiting import PATIENCE_S, NotInTimeError, wait_until
 
 Seen = TypeVar("Seen")
 
@@ -68,7 +68,7 @@ class ChildProcess:
         """What the command has written so far."""
         return self.log_path.read_text(errors="replace")
 
-    def wait_for(self, predicate: Callable[[], Seen], description: str, timeout: float = 20.0) -> Seen:
+    def wait_for(self, predicate: Callable[[], Seen], description: str, timeout: float = PATIENCE_S) -> Seen:
         """Like `wait_until`, but fail at once, with the log, when the command ends before."""
 
         def look() -> Seen:
@@ -83,14 +83,14 @@ class ChildProcess:
         """Send a signal to the command alone, not to its children."""
         self._popen.send_signal(number)
 
-    def wait(self, timeout: float = 20.0) -> int:
+    def wait(self, timeout: float = PATIENCE_S) -> int:
         """Wait for the end and return the exit status; children that stayed behind are killed."""
         if self._popen.returncode is None:
             wait_until(lambda: not self.running, f"process {self.pid} ends", timeout, saw=self.log)
             self._kill_group()
         return self._popen.wait()
 
-    def terminate(self, timeout: float = 15.0) -> int:
+    def terminate(self, timeout: float = PATIENCE_S) -> int:
         """End it with SIGTERM, after `timeout` seconds with SIGKILL; return the exit status."""
         if self.running:
             self.signal(signal.SIGTERM)

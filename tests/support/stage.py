@@ -46,7 +46,7 @@ class Stage:
         app, journal = self.worker.app, self.worker.journal
         with journal.closed_gate():
             app.tasks[f"{MODULE}.hold"].delay(None)
-            journal.wait_for("held", timeout=20)
+            journal.wait_for("held")
             for tag, kit in kits(app, scenario).items():
                 send = send_neighbour if "neighbour" in tag else scenario.send
                 self.sent[tag] = ids(send(kit))
