@@ -29,7 +29,7 @@ START_S = 40.0
 #: Seconds for one answer to remote control. What was asked while a worker had no connection is lost: it is asked again.
 ANSWER_S = 5.0
 
-#: More answers than can lie in wait from questions that were given up.
+#: More late answers than there can be to questions that were given up.
 MANY = 1000
 
 #: Without the second that a worker otherwise waits for its neighbours at start.
@@ -163,8 +163,8 @@ class _AnswerError(Exception):
 def first_answer(ask: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any] | None:
     """The first answer to a command of remote control, by node; None when there is none in time.
 
-    Celery itself stops after so many messages as it wants answers: when a question was given up too
-    early, its late answer would be taken for one to the next question, whose own is late in turn.
+    Celery itself stops after so many messages as it wants answers, of which one may be the late
+    answer to a question that was given up.
     """
 
     def stop(answer: dict[str, Any]) -> None:
