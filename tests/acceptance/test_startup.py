@@ -14,8 +14,9 @@ WorkerFixture = Callable[..., WorkerProcess]
 
 POOLS = [("prefork", 1), ("prefork", 2), ("threads", 2), ("solo", 1)]
 
-#: Seconds from the command to the end of a worker that cannot work: the promise is 20 from the failure.
-END_S = 30.0
+#: Seconds from the command to the end of a worker that cannot work, on a busy machine: the promise is 20 from the
+#: failure.
+END_S = 60.0
 
 ENDS = "The worker ends"
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from celery_batching.core.items import AGE_BOUND_S
+from tests.support.age_bound import NEVER_OLD
 from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
@@ -27,7 +28,7 @@ SETTINGS = {"task_queue_max_priority": 9}
 @pytest.mark.parametrize(("broker", "later", "urgent"), BROKERS)
 def test_urgent_items_overtake_waiting_ones(shared_worker: WorkerFixture, broker: str, later: int, urgent: int) -> None:
     """Urgent items that come last leave with the next batch, in the broker's own sense of urgent (case 60)."""
-    worker = shared_worker("forming", pool="threads", broker=broker, settings=SETTINGS)
+    worker = shared_worker("forming", pool="threads", broker=broker, settings=SETTINGS, env=NEVER_OLD)
     greedy = worker.task("greedy")
 
     with busy(worker, greedy):

@@ -54,7 +54,7 @@ def test_the_next_batch_fills_while_one_runs(
     with busy(worker, worker.task("double")) as running:
         worker.journal.wait_for("run", 4)  # three of them by the batches above
         worker.drop_broker_connections()
-        worker.wait_for(lambda: 2 == worker.log().count("Connected to "), "the worker is back")
+        worker.wait_for(lambda: worker.log().count("Connected to ") > 1, "the worker is back")
     assert 0 == running.get(timeout=20)
     # The broker takes its time to give the lost call out again; until then it is nowhere to be seen.
     worker.wait_for(lambda: AGAIN in worker.log(), "the call that ran has come again", 30)

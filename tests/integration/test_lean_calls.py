@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import statistics
 import subprocess
 import sys
 import time
@@ -103,14 +104,16 @@ def test_a_timeout_is_exact(worker: WorkerProcess) -> None:
     """It neither comes early nor 50 ms late, and the result can be waited for again."""
     double = worker.task("double")
     double.delay(1).get(timeout=20)
+    late = []
     with busy(worker, double) as running:
-        for timeout in (0.06, 0.3, 1.1):
+        for timeout in (0.06, 0.3, 0.06, 0.3, 1.1):
             started = time.monotonic()
             with pytest.raises(TimeoutError):
                 running.get(timeout=timeout)
-            took = time.monotonic() - started
-            assert timeout <= took
-            assert took < timeout + 1  # a busy machine; what is meant is 0.05
+            late.append(time.monotonic() - started - timeout)
+    assert min(late) >= 0
+    # Of most on a busy machine; what is meant is 0.05, and a stock result takes full seconds.
+    assert statistics.median(late) < 0.5
     assert 0 == running.get(timeout=30)
 
 
@@ -155,7 +158,7 @@ def test_a_call_waits_for_its_broker(
     assert waits_locally(double.delay(0))
     server.stop()
     with ThreadPoolExecutor(1) as threads:
-        policy = {"max_retries": 100, "interval_start": 0.1, "interval_step": 0}
+        policy = {"max_retries": 1000, "interval_start": 0.1, "interval_step": 0}
         call = threads.submit(double.apply_async, (5,), retry_policy=policy)
         server.start()
         assert 10 == call.result(timeout=40).get(timeout=60)

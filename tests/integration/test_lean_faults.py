@@ -157,7 +157,7 @@ def test_calls_are_answered_soon_after_an_outage_of_the_backend(
     assert 2 == double.delay(1).get(timeout=20)
     server.stop()
     server.start()
-    policy = {"max_retries": 100, "interval_start": 0.1, "interval_step": 0}
+    policy = {"max_retries": 1000, "interval_start": 0.1, "interval_step": 0}
     assert 4 == double.apply_async((2,), retry_policy=policy).get(timeout=60)
     result = double.delay(3)
     assert isinstance(result, BatchResult)

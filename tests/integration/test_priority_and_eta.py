@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.age_bound import NEVER_OLD
 from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
@@ -35,7 +36,7 @@ def test_high_priority_leaves_first(
     shared_worker: WorkerFixture, broker: str, settings: dict[str, int], high: int, low: int
 ) -> None:
     """Two items of high priority overtake six low ones that wait; equal ones go by arrival (case 60)."""
-    worker = shared_worker("control", pool="threads", broker=broker, settings=settings)
+    worker = shared_worker("control", pool="threads", broker=broker, settings=settings, env=NEVER_OLD)
     double = worker.task("double")
 
     with busy(worker, double):
@@ -56,7 +57,7 @@ def test_parked_items_block_nobody(start_worker: WorkerFixture, pool: str, broke
 
     for x in range(MANY):
         double.apply_async((x,), countdown=3600)
-    wait_until(lambda: len(worker.inspect("scheduled")) == MANY, "all of them are parked", 20)
+    wait_until(lambda: len(worker.inspect("scheduled")) == MANY, "all of them are parked")
 
     assert 2 == worker.task("double_alone").delay(1).get(timeout=30)
     assert 4 == double.delay(2).get(timeout=30)
@@ -71,7 +72,7 @@ def test_the_number_of_parked_items_is_bounded_by_the_setting(start_worker: Work
 
     for x in range(MANY):
         double.apply_async((x,), countdown=3600)
-    wait_until(lambda: len(worker.inspect("scheduled")) >= 12, "some of them are parked", 20)
+    wait_until(lambda: len(worker.inspect("scheduled")) >= 12, "some of them are parked")
     held = [len(worker.inspect("scheduled")) for _ in range(5)]
 
     assert [12] * 5 == held

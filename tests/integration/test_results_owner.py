@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from celery.result import AsyncResult
 
 from tests.support.batch_lines import batches_of
 from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.callers import answers_to, call_from_threads, start_callers
 from tests.support.sites import LiveSite
+from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.any_celery
@@ -23,19 +25,23 @@ CALLS = 20
 
 
 def test_three_workers_and_retries_mix_nothing_up(open_site: SiteFixture, start_worker: WorkerFixture) -> None:
-    """Of 500 calls on three workers with an uneven, flaky model each gets its own argument back (case 21)."""
+    """Of 500 calls and more on three workers with an uneven, flaky model each gets its own argument back (case 21)."""
     live = open_site()
     workers = [start_worker("results", site=live, pool="threads", wait_ready=False) for _ in range(3)]
     for worker in workers:
         worker.wait_ready()
     flaky = live.app("results").tasks["results.flaky"]
 
-    calls = [(flaky.delay(f"payload {x}"), x) for x in range(500)]
+    calls: list[tuple[AsyncResult, int]] = []
 
+    def all_have_work() -> bool:
+        calls.extend((flaky.delay(f"payload {x}"), x) for x in range(len(calls), len(calls) + 500))
+        return all(worker.batches() for worker in workers)
+
+    wait_until(all_have_work, "each worker has had a batch", saw=lambda: [worker.batches() for worker in workers])
     assert [[call.id, f"payload {x}"] for call, x in calls] == [call.get(timeout=30) for call, _ in calls]
     retried = [sum(batch.retried for batch in worker.batches()) for worker in workers]
     assert sum(retried) > 0
-    assert all(worker.batches() for worker in workers)
 
 
 @pytest.mark.parametrize(("backend", "threads"), [("redis", 8), ("rpc", 1), ("sqlite", 8)])

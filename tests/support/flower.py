@@ -25,7 +25,8 @@ class FlowerProcess(ChildProcess):
         self._node = worker.node
         app = f"tests.support.apps.{worker.options.module}"
         argv = [sys.executable, "-m", "celery", "-A", app, "flower"]
-        argv += ["--address=127.0.0.1", f"--port={self._port}", "--enable_events"]
+        # By default it gives a worker a second to answer, in milliseconds.
+        argv += ["--address=127.0.0.1", f"--port={self._port}", "--enable_events", "--inspect_timeout=20000"]
         own = {"PYTHONPATH": str(ROOT), "FLOWER_UNAUTHENTICATED_API": "true", **worker.live.site.environ()}
         super().__init__(argv, folder=folder, env={**os.environ, **own})
         self.wait_for(lambda: self.listens_on(self._port), "Flower serves its port", START_S)
@@ -37,7 +38,7 @@ class FlowerProcess(ChildProcess):
 
     def text(self, path: str) -> str:
         """What is behind a path, as it stands."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=40) as answer:
             body: bytes = answer.read()
         return body.decode()
 
