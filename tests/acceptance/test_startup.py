@@ -52,7 +52,7 @@ def test_calls_stay_in_the_queue_when_the_setup_fails(start_worker: WorkerFixtur
 
     start_worker("startup", site=broken.live, pool="threads")
 
-    assert [[2 * x, "cpu"] for x in range(6)] == [one.get(timeout=20) for one in waiting]
+    assert [[2 * x, "cpu"] for x in range(6)] == [one.get(timeout=40) for one in waiting]
 
 
 def test_a_setup_that_fails_in_a_replacement_ends_the_worker(start_worker: WorkerFixture) -> None:
@@ -68,7 +68,7 @@ def test_a_setup_that_fails_in_a_replacement_ends_the_worker(start_worker: Worke
     assert startup.TROUBLE in log
     assert len(worker.journal.entries("setup")) <= 3
     start_worker("startup", site=worker.live, pool="threads")
-    assert [[2 * x, "cpu"] for x in range(12)] == [one.get(timeout=20) for one in waiting]
+    assert [[2 * x, "cpu"] for x in range(12)] == [one.get(timeout=40) for one in waiting]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_setup_that_ends_its_process_ends_the_worker(start_worker: WorkerFixtu
     assert "CRITICAL" in message
     assert "3 pool processes in a row died during setup(), the last one by exitcode 7" in message
     start_worker("startup", site=worker.live, pool="threads")
-    assert [[2 * x, "cpu"] for x in range(6)] == [one.get(timeout=20) for one in waiting]
+    assert [[2 * x, "cpu"] for x in range(6)] == [one.get(timeout=40) for one in waiting]
 
 
 def test_a_slow_setup_loses_nothing(start_worker: WorkerFixture) -> None:

@@ -26,7 +26,7 @@ def test_batches_grow_to_what_comes_in_during_a_run(shared_worker: WorkerFixture
 
     results = [first.delay(x) for x in paced(RATE * LENGTH_S, RATE)]
 
-    assert [2 * x for x in range(RATE * LENGTH_S)] == [one.get(timeout=20) for one in results]
+    assert [2 * x for x in range(RATE * LENGTH_S)] == [one.get(timeout=40) for one in results]
     sizes = sizes_of(worker, RATE * LENGTH_S)
     assert len(sizes) <= LENGTH_S + 2
     # The first batch has what came during its wait, the last what was left. One of the others may have less when

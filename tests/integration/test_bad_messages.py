@@ -109,7 +109,7 @@ def assert_each_fails_alone(worker: WorkerProcess, name: str, kinds: Mapping[str
             bad[kind] = spoil(message_for(task, x)).publish(worker.app)
             good.append(task.delay(x))
 
-    assert [2 * x for x in range(len(good))] == [result.get(timeout=20) for result in good]
+    assert [2 * x for x in range(len(good))] == [result.get(timeout=40) for result in good]
     wait_until(
         lambda: all(result.ready() for result in bad.values()),
         "every caller is told",

@@ -39,7 +39,7 @@ def test_a_backlog_leaves_in_full_batches(open_site: SiteFixture, start_worker: 
     worker = start_worker("single", site=live)
     results += calls(double, 56)  # with these the last batch is full, too
 
-    assert [2 * x for x in (*range(200), *range(56))] == [one.get(timeout=20) for one in results]
+    assert [2 * x for x in (*range(200), *range(56))] == [one.get(timeout=40) for one in results]
     assert [(SIZE, "full")] * 4 == [(batch.size, batch.reason) for batch in batches_of(worker, 256)]
 
 
@@ -55,7 +55,7 @@ def test_the_next_batch_fills_while_one_runs(
         worker.journal.wait_for("run", 4)  # three of them by the batches above
         worker.drop_broker_connections()
         worker.wait_for(lambda: worker.log().count("Connected to ") > 1, "the worker is back")
-    assert 0 == running.get(timeout=20)
+    assert 0 == running.get(timeout=40)
     # The broker takes its time to give the lost call out again; until then it is nowhere to be seen.
     worker.wait_for(lambda: AGAIN in worker.log(), "the call that ran has come again", 30)
     wait_until(lambda: not worker.live.leftovers(), "the call that came back is settled", 20)
@@ -94,7 +94,7 @@ def two_full_batches(worker: WorkerProcess) -> None:
         worker.journal.wait_for("run", 2)
         second = calls(double, SIZE)
         wait_for_waiting(worker, SIZE)
-    assert [2 * x for x in (*range(SIZE), *range(SIZE))] == [one.get(timeout=20) for one in (*first, *second)]
+    assert [2 * x for x in (*range(SIZE), *range(SIZE))] == [one.get(timeout=40) for one in (*first, *second)]
     assert [SIZE, SIZE] == [len(items) for items in later_runs(worker)]
 
 

@@ -139,7 +139,7 @@ def test_a_worker_outlives_its_connection(start_worker: WorkerFixture, broker: s
     worker.drop_broker_connections()
     worker.wait_for(lambda: "Connection to broker lost" in worker.log(), "the loss is noticed")
 
-    assert 5 == worker.task("add").delay(2, 3).get(timeout=20)
+    assert 5 == worker.task("add").delay(2, 3).get(timeout=40)
 
 
 def test_a_worker_that_cannot_start_fails_at_once(start_worker: WorkerFixture) -> None:

@@ -86,5 +86,5 @@ def test_parked_items_run_in_batches_when_their_time_comes(shared_worker: Worker
 
     items = [double.apply_async((x,), countdown=1) for x in range(10)]
 
-    assert [2 * x for x in range(10)] == [item.get(timeout=20) for item in items]
+    assert [2 * x for x in range(10)] == [item.get(timeout=40) for item in items]
     assert max(len(entry["items"]) for entry in worker.journal.entries("run")) <= 4

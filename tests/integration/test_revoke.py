@@ -68,7 +68,7 @@ def test_a_running_item_is_terminated_alone(shared_worker: WorkerFixture, pool: 
         wait_until(lambda: items[1].state == "REVOKED", "the item is revoked", saw=lambda: items[1].state)
 
     assert {"ok": f"terminate: {items[1].id}"} == answer
-    assert [2, 6] == [items[i].get(timeout=20) for i in (0, 2)]
+    assert [2, 6] == [items[i].get(timeout=40) for i in (0, 2)]
     with pytest.raises(TaskRevokedError):
         items[1].get(timeout=30)
     assert 8 == double.delay(4).get(timeout=30)
@@ -88,7 +88,7 @@ def test_a_terminated_item_runs_never_again(shared_worker: WorkerFixture) -> Non
         worker.control("revoke", items[1].id, terminate=True)
         worker.journal.wait_for("run", 3)
 
-    assert [2, 6] == [items[i].get(timeout=20) for i in (0, 2)]
+    assert [2, 6] == [items[i].get(timeout=40) for i in (0, 2)]
     assert [[1, 2, 3], [1, 3]] == later_runs(worker)
 
 

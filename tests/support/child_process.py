@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
+import secrets
 import signal
 import socket
 import subprocess
@@ -22,8 +22,13 @@ from tests.support.waiting import PATIENCE_S, NotInTimeError, wait_until
 
 Seen = TypeVar("Seen")
 
-#: Below those that Linux takes for outgoing connections.
-PORTS = range(20_000, 32_000)
+#: Which of the processes of pytest-xdist this is, and how many there are.
+XDIST = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+COUNT = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
+#: Below those that Linux takes for outgoing connections; each process of the test run has its own, since a server may
+#: take seconds until it listens, and a test may stop it for some.
+PORTS = range(20_000, 32_000)[XDIST % COUNT :: COUNT]
 
 
 class ChildProcess:
@@ -140,7 +145,7 @@ def free_ports(count: int) -> list[int]:
     """
     ports: list[int] = []
     while len(ports) < count:
-        port = random.choice(PORTS)
+        port = secrets.choice(PORTS)  # not `random`, which pytest-randomly seeds alike in all processes
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             ports += [port] if port not in ports else []
     return ports

@@ -24,7 +24,7 @@ from tests.support.waiting import PATIENCE_S, wait_until
 LOOK_S = 0.05
 
 #: Seconds after which a worker gives up on a gate that nobody opens.
-GATE_TIMEOUT_S = 60.0
+GATE_TIMEOUT_S = 100.0
 
 
 @dataclass(frozen=True)
