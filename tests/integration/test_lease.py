@@ -412,10 +412,13 @@ def test_cut_connections_lose_nothing(live: LiveSite, record: Record, start_work
     worker = start_worker("control", site=live, pool=pool)
     double = worker.task("double")
     items: list[Any] = []
-    cuts = 0
-    while cuts < CUTS:
-        items += [double.delay(x) for x in range(len(items), len(items) + 16)]
-        cuts += cut_pops(live)
+
+    def cut_amid_calls() -> int:
+        items.extend(double.delay(x) for x in range(len(items), len(items) + 16))
+        return cut_pops(live)
+
+    for _ in range(CUTS):
+        wait_until(cut_amid_calls, "the worker consumes, and is cut off")
     assert [2 * x for x in range(len(items))] == [item.get(timeout=60) for item in items]
     wait_until(lambda: not record.unacked, "nothing is unacked")
     assert len(items) <= sum(len(entry["items"]) for entry in live.journal.entries("run"))

@@ -13,7 +13,7 @@ from tests.support.child_process import ChildProcess, free_ports
 from tests.support.worker_process import ROOT, WorkerProcess
 
 #: Seconds for Flower to serve its page (about 4 on a free machine).
-START_S = 40.0
+START_S = 80.0
 
 
 class FlowerProcess(ChildProcess):

@@ -23,7 +23,7 @@ from tests.support.missing import ServerMissingError
 DEBIAN_SCRIPT = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
 #: Seconds a node may take to boot on a busy machine (about 6 on a free one).
-BOOT_S = 60.0
+BOOT_S = 100.0
 
 #: Its schedulers sleep when there is nothing to do; by default they spin for a while, which costs the tests a core.
 IDLE = "+sbwt none +sbwtdcpu none +sbwtdio none"

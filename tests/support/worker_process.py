@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 
 #: Seconds a worker may take until it answers (about 2 on a free machine).
-START_S = 40.0
+START_S = 60.0
 
 #: Seconds for one answer to remote control. What was asked while a worker had no connection is lost: it is asked again.
 ANSWER_S = 5.0
