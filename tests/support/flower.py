@@ -49,7 +49,7 @@ class FlowerProcess(ChildProcess):
 
     def batching(self) -> Any:
         """What its page of the worker shows of the batching; it asks the worker anew."""
-        return self.get(f"/api/workers?refresh=1&workername={self._node}")[self._node]["stats"].get("batching")
+        return self.get(f"/api/workers?refresh=1&workername={self._node}")[self._node].get("stats", {}).get("batching")
 
     def metric(self, name: str, **labels: str) -> float | None:
         """The value of a line of `/metrics` that carries all these labels; None when there is none."""

@@ -18,7 +18,6 @@ from celery import Celery, Task
 from tests.support.child_process import ChildProcess
 from tests.support.journal import Journal
 from tests.support.sites import LiveSite
-from tests.support.waiting import wait_until
 
 #: The folder that holds `tests`, from which a worker imports its app.
 ROOT = Path(__file__).parents[2]
@@ -145,7 +144,7 @@ class WorkerProcess(ChildProcess):
 
     def _answer(self, ask: Callable[..., Any]) -> Any:
         ask = partial(first_answer, ask, destination=[self.node])
-        answers: dict[str, Any] = wait_until(ask, f"{self.node} answers", START_S, saw=lambda: self.log()[-4000:])
+        answers: dict[str, Any] = self.wait_for(ask, f"{self.node} answers", START_S)
         return answers[self.node]
 
     def _environment(self) -> dict[str, str]:
