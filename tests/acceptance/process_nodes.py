@@ -18,7 +18,7 @@ from tests.support.child_process import ChildProcess
 from tests.support.sites import RedisDb
 
 #: Seconds for a worker to start.
-START_S = 40.0
+START_S = 60.0
 
 
 class RedisNode(RedisContainer):

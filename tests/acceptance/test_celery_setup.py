@@ -21,4 +21,4 @@ def test_the_worker_comes_back_after_a_kill(celery_setup: CeleryTestSetup) -> No
     waiting = celery_setup.ping.s().apply_async(queue=worker.worker_queue)
     worker.restart()
 
-    assert "pong" == waiting.get(timeout=20)
+    assert "pong" == waiting.get(timeout=40)

@@ -80,6 +80,6 @@ def send_among_good_ones(worker: WorkerProcess, name: str, kinds: Mapping[str, S
             odd[kind] = spoil(message_for(task, x)).publish(worker.app)
             good.append(task.delay(x))
 
-    assert [2 * x for x in range(len(good))] == [result.get(timeout=20) for result in good]
-    assert worker.ping()
+    assert [2 * x for x in range(len(good))] == [result.get(timeout=40) for result in good]
+    worker.wait_for(worker.ping, "the worker lives")
     return odd

@@ -109,7 +109,7 @@ def assert_each_fails_alone(worker: WorkerProcess, name: str, kinds: Mapping[str
             bad[kind] = spoil(message_for(task, x)).publish(worker.app)
             good.append(task.delay(x))
 
-    assert [2 * x for x in range(len(good))] == [result.get(timeout=20) for result in good]
+    assert [2 * x for x in range(len(good))] == [result.get(timeout=40) for result in good]
     wait_until(
         lambda: all(result.ready() for result in bad.values()),
         "every caller is told",
@@ -121,4 +121,4 @@ def assert_each_fails_alone(worker: WorkerProcess, name: str, kinds: Mapping[str
         for kind, (state, text) in ends.items()
         if state != "FAILURE" or not re.search(kinds[kind][1], text)
     }
-    assert worker.ping()
+    worker.wait_for(worker.ping, "the worker lives")

@@ -80,7 +80,7 @@ def test_a_batch_costs_a_round_trip_for_each_kind_of_work(
     assert writes == {kind: calls[kind] for kind in ("set", "setex") if calls[kind]}
     assert calls["evalsha"] <= 3 + (name == "tracked")  # the first finds the script unknown
     assert acked.now()["evalsha"] <= 6  # two times acks, and pops
-    assert [2 * x for x in range(COUNT)] == [item.get(timeout=10) for item in items]
+    assert [2 * x for x in range(COUNT)] == [item.get(timeout=30) for item in items]
     record.close()
 
 
@@ -92,8 +92,8 @@ def test_a_stored_success_stays(start_worker: WorkerFixture, pool: str) -> None:
     double.backend.store_result("known", "stored before", "SUCCESS")
     with busy(worker, double):
         items = [double.apply_async((x,), task_id="known" if x == 1 else None) for x in range(3)]
-    assert 4 == items[2].get(timeout=10)
-    assert "stored before" == worker.app.AsyncResult("known").get(timeout=10)
+    assert 4 == items[2].get(timeout=30)
+    assert "stored before" == worker.app.AsyncResult("known").get(timeout=30)
 
 
 @POOLS
@@ -103,8 +103,8 @@ def test_handlers_may_hold_a_lock_while_they_store(start_worker: WorkerFixture, 
     locking = worker.task("locking")
     with busy(worker, locking):
         items = [locking.delay(x) for x in range(3)]
-    assert [0, 2, 4] == [item.get(timeout=10) for item in items]
-    told = [worker.app.AsyncResult(f"{item.id}.told").get(timeout=10) for item in items]
+    assert [0, 2, 4] == [item.get(timeout=30) for item in items]
+    told = [worker.app.AsyncResult(f"{item.id}.told").get(timeout=30) for item in items]
     assert [0, 2, 4] == told
 
 
@@ -118,7 +118,7 @@ def test_a_backend_without_scripts_stores_one_by_one(
     double = worker.task("double")
     with busy(worker, double):
         items = [double.delay(x) for x in range(COUNT)]
-    assert [2 * x for x in range(COUNT)] == [item.get(timeout=10) for item in items]
+    assert [2 * x for x in range(COUNT)] == [item.get(timeout=30) for item in items]
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
@@ -136,9 +136,9 @@ def test_bulk_may_be_turned_off(
         items = [double.delay(x) for x in (1, 2, -3)]
         wait_for_waiting(worker, 3)
         assert not record.living
-    assert [0, 2, 4] == [item.get(timeout=10) for item in (first, *items[:2])]
+    assert [0, 2, 4] == [item.get(timeout=30) for item in (first, *items[:2])]
     with pytest.raises(ValueError, match="-3"):
-        items[2].get(timeout=10)
+        items[2].get(timeout=30)
     assert 4 == stored.now()["setex"]
     assert 4 <= stored.now()["get"]
     wait_until(lambda: not record.unacked, "all are acked")

@@ -31,7 +31,7 @@ def test_a_chain_goes_on_behind_each_item(shared_worker: WorkerFixture, pool: st
 
     ends = [chain(double.s(x), note.s()).delay() for x in (1, 2, 3)]
 
-    assert [2, 4, 6] == [end.get(timeout=10) for end in ends]
+    assert [2, 4, 6] == [end.get(timeout=30) for end in ends]
     notes = {entry["value"]: (entry["parent"], entry["root"]) for entry in worker.journal.wait_for("note", 3)}
     assert {2 * x: (end.parent.id, end.parent.id) for x, end in zip((1, 2, 3), ends, strict=True)} == notes
     assert 3 == len(worker.journal.entries("note"))
@@ -43,7 +43,7 @@ def test_a_chain_of_batch_tasks_ends(shared_worker: WorkerFixture, pool: str) ->
     worker = shared_worker("control", pool=pool)
     double = worker.task("double")
 
-    assert [8, 16] == [chain(double.s(x), double.s(), double.s()).delay().get(timeout=10) for x in (1, 2)]
+    assert [8, 16] == [chain(double.s(x), double.s(), double.s()).delay().get(timeout=30) for x in (1, 2)]
 
 
 @pytest.mark.parametrize(("pool", "broker"), PLACES)
@@ -55,10 +55,10 @@ def test_links_fire_once_per_item(shared_worker: WorkerFixture, pool: str, broke
     with worker.journal.closed_gate():
         items = [double.apply_async((x,), link=note.s(), link_error=note_error.s()) for x in (1, -1, 2, -2)]
 
-    assert [2, 4] == [items[i].get(timeout=10) for i in (0, 2)]
+    assert [2, 4] == [items[i].get(timeout=30) for i in (0, 2)]
     for i, x in ((1, -1), (3, -2)):
         with pytest.raises(ValueError, match=f"{x} is below zero"):
-            items[i].get(timeout=10)
+            items[i].get(timeout=30)
     notes = {entry["parent"]: entry["value"] for entry in worker.journal.wait_for("note", 2)}
     errors = {entry["id"]: entry["error"] for entry in worker.journal.wait_for("error", 2)}
     assert {items[0].id: 2, items[2].id: 4} == notes
@@ -73,7 +73,7 @@ def test_a_group_gives_every_value_in_order(shared_worker: WorkerFixture, pool: 
     worker = shared_worker("control", pool=pool)
     double = worker.task("double")
 
-    assert [2 * x for x in range(10)] == group(double.s(x) for x in range(10)).delay().get(timeout=10)
+    assert [2 * x for x in range(10)] == group(double.s(x) for x in range(10)).delay().get(timeout=30)
 
 
 @pytest.mark.parametrize(("pool", "broker"), PLACES)
@@ -85,7 +85,7 @@ def test_a_chord_reaches_its_body_once(shared_worker: WorkerFixture, pool: str, 
     with worker.journal.closed_gate():
         body = chord([double.s(x) for x in range(8)], collect.s()).delay()
 
-    assert [2 * x for x in range(8)] == body.get(timeout=10)
+    assert [2 * x for x in range(8)] == body.get(timeout=30)
     assert 1 == len(worker.journal.entries("body"))
 
 
@@ -112,7 +112,7 @@ def test_a_batch_task_may_be_the_body(shared_worker: WorkerFixture, pool: str) -
 
     bodies = [chord([double_alone.s(x) for x in (n, n + 1)], echo.s()).delay() for n in (1, 5)]
 
-    assert [[2, 4], [10, 12]] == [body.get(timeout=10) for body in bodies]
+    assert [[2, 4], [10, 12]] == [body.get(timeout=30) for body in bodies]
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -128,11 +128,11 @@ def test_a_member_delivered_twice_counts_once(shared_worker: WorkerFixture, toge
             twice.publish(worker.app)
             worker.wait_for(lambda: AGAIN in worker.log(), "it has come twice")
 
-    assert [2, 4, 6] == body.get(timeout=10)
-    assert 0 == running.get(timeout=10)
+    assert [2, 4, 6] == body.get(timeout=30)
+    assert 0 == running.get(timeout=30)
     if together:
         assert [[1, 2, 3]] == later_runs(worker)
     else:
         twice.publish(worker.app)
-    assert 14 == double.delay(7).get(timeout=10)  # whoever came before it is settled
+    assert 14 == double.delay(7).get(timeout=30)  # whoever came before it is settled
     assert [[2, 4, 6]] == [entry["values"] for entry in worker.journal.entries("body")]

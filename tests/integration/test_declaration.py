@@ -35,7 +35,7 @@ def test_arguments_become_columns(shared_worker: WorkerFixture, form: str) -> No
 
     calls = [task.delay(3), task.delay(4, 5), task.delay(4, offset=1), task.delay(xs=5, scale=2)]
 
-    assert [[2, 30], [2, 20], [2, 41], [2, 10]] == [call.get(timeout=10) for call in calls]
+    assert [[2, 30], [2, 20], [2, 41], [2, 10]] == [call.get(timeout=30) for call in calls]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -46,7 +46,7 @@ def test_a_signature_is_called_like_the_task(shared_worker: WorkerFixture, form:
 
     calls = [task.s(4, offset=1).apply_async(), task.apply_async((4,), {"scale": 5})]
 
-    assert [[2, 41], [2, 20]] == [call.get(timeout=10) for call in calls]
+    assert [[2, 41], [2, 20]] == [call.get(timeout=30) for call in calls]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -83,7 +83,7 @@ def test_an_error_in_process_is_that_of_a_worker(
     """A failing call raises the same error in every way as its caller gets from a worker (case 31)."""
     worker = shared_worker("declared")
     bad, good = worker.task(form).delay(3, 0), worker.task(form).delay(3)
-    assert [2, 30] == good.get(timeout=10)
+    assert [2, 30] == good.get(timeout=30)
     expected = bad.get(timeout=10, propagate=False)
 
     with pytest.raises(ZeroDivisionError) as caught:

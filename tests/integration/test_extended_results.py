@@ -26,7 +26,7 @@ def test_an_extended_result_names_its_call(shared_worker: WorkerFixture, broker:
         items = [double.delay(1), double.apply_async(kwargs={"xs": 2}), flaky.delay(3, 1)]
         wait_for_waiting(worker, 3)
 
-    assert [2, 4, 6] == [item.get(timeout=20) for item in items]
+    assert [2, 4, 6] == [item.get(timeout=40) for item in items]
     assert [[1], [], [3, 1]] == [list(item.args) for item in items]
     assert [{}, {"xs": 2}, {}] == [item.kwargs for item in items]
     assert ["control.double", "control.double", "control.flaky"] == [item.name for item in items]
@@ -46,6 +46,6 @@ def test_odd_arguments_spoil_no_neighbour(shared_worker: WorkerFixture) -> None:
         odd = message_for(double, 3).but(body=body).with_headers(argsrepr=5, kwargsrepr=["x"]).publish(worker.app)
         wait_for_waiting(worker, 3)
 
-    assert [2, 4] == [item.get(timeout=10) for item in good]
+    assert [2, 4] == [item.get(timeout=30) for item in good]
     assert [[1], [2]] == [list(item.args) for item in good]
     wait_until(odd.ready, "the odd one ends", saw=lambda: odd.state)

@@ -26,7 +26,7 @@ def test_items_that_mature_together_keep_the_cap(shared_worker: WorkerFixture) -
         results = [greedy.apply_async((x,), eta=moment) for x in range(30)]
         wait_for_waiting(worker, 30)
 
-    assert [2 * x for x in range(30)] == [one.get(timeout=10) for one in results]
+    assert [2 * x for x in range(30)] == [one.get(timeout=30) for one in results]
     assert [4] * 7 + [2] == [len(items) for items in later_runs(worker)]
 
 
@@ -37,7 +37,7 @@ def test_a_size_of_one_is_a_plain_task(shared_worker: WorkerFixture, pool: str) 
 
     results = [worker.task("lone").delay(x) for x in range(10)]
 
-    assert [2 * x for x in range(10)] == [one.get(timeout=10) for one in results]
+    assert [2 * x for x in range(10)] == [one.get(timeout=30) for one in results]
     assert [(1, "full")] * 10 == [(batch.size, batch.reason) for batch in batches_of(worker, 10)]
 
 

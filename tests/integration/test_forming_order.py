@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from celery_batching.core.items import AGE_BOUND_S
+from tests.support.age_bound import NEVER_OLD
 from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
@@ -27,7 +28,7 @@ SETTINGS = {"task_queue_max_priority": 9}
 @pytest.mark.parametrize(("broker", "later", "urgent"), BROKERS)
 def test_urgent_items_overtake_waiting_ones(shared_worker: WorkerFixture, broker: str, later: int, urgent: int) -> None:
     """Urgent items that come last leave with the next batch, in the broker's own sense of urgent (case 60)."""
-    worker = shared_worker("forming", pool="threads", broker=broker, settings=SETTINGS)
+    worker = shared_worker("forming", pool="threads", broker=broker, settings=SETTINGS, env=NEVER_OLD)
     greedy = worker.task("greedy")
 
     with busy(worker, greedy):
@@ -36,7 +37,7 @@ def test_urgent_items_overtake_waiting_ones(shared_worker: WorkerFixture, broker
         results += [greedy.apply_async((x,), priority=urgent) for x in range(20, 23)]
         wait_for_waiting(worker, 9)
 
-    assert 9 == len([one.get(timeout=10) for one in results])
+    assert 9 == len([one.get(timeout=30) for one in results])
     assert [[20, 21, 22, 10], [11, 12, 13, 14], [15]] == later_runs(worker)
 
 
@@ -55,7 +56,7 @@ def test_an_old_item_goes_before_urgent_ones(
         results += [greedy.apply_async((x,), priority=urgent, countdown=AGE_BOUND_S + 0.1) for x in range(20, 26)]
         wait_for_waiting(worker, 7)
 
-    assert 7 == len([one.get(timeout=10) for one in results])
+    assert 7 == len([one.get(timeout=30) for one in results])
     assert [1, 20, 21, 22] == later_runs(worker)[0]
 
 
@@ -68,7 +69,7 @@ def test_equal_items_leave_in_order_of_arrival(shared_worker: WorkerFixture) -> 
         results = [greedy.delay(x) for x in range(10)]
         wait_for_waiting(worker, 10)
 
-    assert [2 * x for x in range(10)] == [one.get(timeout=10) for one in results]
+    assert [2 * x for x in range(10)] == [one.get(timeout=30) for one in results]
     assert [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]] == later_runs(worker)
 
 
@@ -83,9 +84,9 @@ def test_places_of_dead_items_are_taken_by_the_next(shared_worker: WorkerFixture
         end = time.time() + 1
         results = [greedy.delay(x) for x in range(1, 6)]
         wait_for_waiting(worker, 7)
-        worker.app.control.revoke(revoked.id, reply=True, destination=[worker.node])
+        worker.control("revoke", revoked.id)
         wait_until(lambda: time.time() > end, "the second item has expired")
 
-    assert [2, 4, 6, 8, 10] == [one.get(timeout=10) for one in results]
+    assert [2, 4, 6, 8, 10] == [one.get(timeout=30) for one in results]
     assert [[1, 2, 3, 4], [5]] == later_runs(worker)
     assert ["REVOKED", "REVOKED"] == [revoked.state, expired.state]

@@ -29,7 +29,7 @@ def test_the_oldest_head_goes_first(shared_worker: WorkerFixture) -> None:
         results = [task.delay(x) for x, task in enumerate((rival, greedy, greedy, rival, greedy), start=1)]
         wait_for_waiting(worker, 5)
 
-    assert [2, 4, 6, 8, 10] == [one.get(timeout=10) for one in results]
+    assert [2, 4, 6, 8, 10] == [one.get(timeout=30) for one in results]
     runs = [(entry["task"], entry["items"]) for entry in worker.journal.entries("run")]
     assert [("greedy", [0]), ("rival", [1, 4]), ("greedy", [2, 3, 5])] == runs
 

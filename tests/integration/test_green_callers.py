@@ -29,7 +29,7 @@ from eventlet import GreenPool as Pool
 CALLS = """
 from tests.support.apps.lean import app
 double = app.tasks["lean.double"]
-print(list(Pool(10).imap(lambda x: double.delay(x).get(timeout=20), range(50))))
+print(list(Pool(10).imap(lambda x: double.delay(x).get(timeout=40), range(50))))
 print(type(double.delay(1)).__name__)
 """
 
@@ -41,6 +41,6 @@ def test_green_callers_are_answered(shared_worker: WorkerFixture, kind: str) -> 
     worker = shared_worker("lean")
     env = {**os.environ, **worker.live.site.environ()}
     command = [sys.executable, "-c", SCRIPTS[kind] + CALLS]
-    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert 0 == done.returncode, done.stderr
     assert [str([2 * x for x in range(50)]), "AsyncResult"] == done.stdout.split("\n")[:2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import statistics
 import subprocess
 import sys
 import time
@@ -47,7 +48,7 @@ def waits_locally(result: Any) -> bool:
 def test_the_threads_of_a_process_share_few_connections(worker: WorkerProcess) -> None:
     """Each of 64 threads gets its own answers, over at most six connections."""
     double = worker.task("double")
-    double.delay(1).get(timeout=20)
+    double.delay(1).get(timeout=40)
     server = worker.live.broker.client
     before = len(server.client_list())
 
@@ -63,11 +64,11 @@ def test_the_threads_of_a_process_share_few_connections(worker: WorkerProcess) -
 def test_errors_and_states_are_celerys(worker: WorkerProcess) -> None:
     """What a result says of itself is what a stock one says."""
     double = worker.task("double")
-    double.delay(0).get(timeout=20)
+    double.delay(0).get(timeout=40)
     good, bad = double.delay(2), double.delay(-2)
     assert waits_locally(good)
-    assert 4 == good.get(timeout=10)
-    assert 4 == good.get(timeout=10)  # again
+    assert 4 == good.get(timeout=30)
+    assert 4 == good.get(timeout=30)  # again
     assert ("SUCCESS", True, True, False, 4) == (
         good.state,
         good.ready(),
@@ -76,7 +77,7 @@ def test_errors_and_states_are_celerys(worker: WorkerProcess) -> None:
         good.result,
     )
     with pytest.raises(ValueError, match="-2"):
-        bad.get(timeout=10)
+        bad.get(timeout=30)
     assert isinstance(bad.get(timeout=10, propagate=False), ValueError)
     assert "FAILURE" == bad.state
     assert "ValueError" in (bad.traceback or "")
@@ -88,12 +89,12 @@ def test_errors_and_states_are_celerys(worker: WorkerProcess) -> None:
 def test_others_read_the_result_where_it_is_stored(worker: WorkerProcess) -> None:
     """By its id, also after it was pickled, and it can be forgotten."""
     double = worker.task("double")
-    double.delay(0).get(timeout=20)
+    double.delay(0).get(timeout=40)
     result = double.delay(4)
-    assert 8 == result.get(timeout=10)
+    assert 8 == result.get(timeout=30)
     other = AsyncResult(result.id, app=worker.app)
     assert not waits_locally(other)
-    assert 8 == other.get(timeout=10)
+    assert 8 == other.get(timeout=30)
     assert result.id == pickle.loads(pickle.dumps(result)).id
     result.forget()
     assert "PENDING" == AsyncResult(result.id, app=worker.app).state
@@ -102,22 +103,24 @@ def test_others_read_the_result_where_it_is_stored(worker: WorkerProcess) -> Non
 def test_a_timeout_is_exact(worker: WorkerProcess) -> None:
     """It neither comes early nor 50 ms late, and the result can be waited for again."""
     double = worker.task("double")
-    double.delay(1).get(timeout=20)
+    double.delay(1).get(timeout=40)
+    late = []
     with busy(worker, double) as running:
-        for timeout in (0.06, 0.3, 1.1):
+        for timeout in (0.06, 0.3, 0.06, 0.3, 1.1):
             started = time.monotonic()
             with pytest.raises(TimeoutError):
                 running.get(timeout=timeout)
-            took = time.monotonic() - started
-            assert timeout <= took
-            assert took < timeout + 1  # a busy machine; what is meant is 0.05
-    assert 0 == running.get(timeout=10)
+            late.append(time.monotonic() - started - timeout)
+    assert min(late) >= 0
+    # Of most on a busy machine; what is meant is 0.05, and a stock result takes full seconds.
+    assert statistics.median(late) < 0.5
+    assert 0 == running.get(timeout=30)
 
 
 def test_a_lost_subscription_costs_no_result(worker: WorkerProcess) -> None:
     """All connections of this process are cut while it waits: the answers come all the same."""
     double = worker.task("double")
-    double.delay(1).get(timeout=20)
+    double.delay(1).get(timeout=40)
     with busy(worker, double) as running:
         items = [double.delay(x) for x in range(1, 5)]
         server = worker.live.broker.client
@@ -125,7 +128,7 @@ def test_a_lost_subscription_costs_no_result(worker: WorkerProcess) -> None:
             if int(one.get("sub", 0)) or one["cmd"].startswith("lpush"):
                 server.client_kill_filter(_id=one["id"])
         items += [double.delay(x) for x in range(5, 9)]
-    assert [2 * x for x in range(9)] == [item.get(timeout=20) for item in (running, *items)]
+    assert [2 * x for x in range(9)] == [item.get(timeout=40) for item in (running, *items)]
 
 
 def test_results_that_nobody_tells_are_found(open_site: SiteFixture, start_worker: WorkerFixture) -> None:
@@ -134,14 +137,14 @@ def test_results_that_nobody_tells_are_found(open_site: SiteFixture, start_worke
     double = worker.task("double")
     results = [double.delay(x) for x in range(6)]
     assert waits_locally(results[-1])
-    assert [0, 2, 4, 6, 8, 10] == [result.get(timeout=20) for result in results]
+    assert [0, 2, 4, 6, 8, 10] == [result.get(timeout=40) for result in results]
 
 
 def test_a_large_result_comes(worker: WorkerProcess) -> None:
     """It is read where it is stored."""
     repeat = worker.task("repeat")
-    repeat.delay("a", 1).get(timeout=20)
-    assert 3_000_000 == len(repeat.delay("abc", 1_000_000).get(timeout=20))
+    repeat.delay("a", 1).get(timeout=40)
+    assert 3_000_000 == len(repeat.delay("abc", 1_000_000).get(timeout=40))
 
 
 def test_a_call_waits_for_its_broker(
@@ -151,11 +154,11 @@ def test_a_call_waits_for_its_broker(
     server = start_redis("--appendonly", "yes", "--appendfsync", "always")
     worker = start_worker("lean", site=open_site(redis=server))
     double = worker.task("double")
-    double.delay(0).get(timeout=20)
+    double.delay(0).get(timeout=40)
     assert waits_locally(double.delay(0))
     server.stop()
     with ThreadPoolExecutor(1) as threads:
-        policy = {"max_retries": 100, "interval_start": 0.1, "interval_step": 0}
+        policy = {"max_retries": 1000, "interval_start": 0.1, "interval_step": 0}
         call = threads.submit(double.apply_async, (5,), retry_policy=policy)
         server.start()
         assert 10 == call.result(timeout=40).get(timeout=60)
@@ -168,14 +171,14 @@ def test_many_calls_are_sent_at_once(start_worker: WorkerFixture, broker: str) -
     double = worker.task("double")
     for _ in range(2):  # the first time declares the queue
         results = double.delay_many(range(50))
-        assert [2 * x for x in range(50)] == results.get(timeout=20)
+        assert [2 * x for x in range(50)] == results.get(timeout=40)
         assert 50 == results.completed_count()
     with pytest.raises(ValueError, match="-3"):
-        double.delay_many([1, -3, 2]).get(timeout=20)
+        double.delay_many([1, -3, 2]).get(timeout=40)
     answers = double.apply_async_many([(1,), (-3,)], priority=0).get(timeout=20, propagate=False)
     assert 2 == answers[0]
     assert isinstance(answers[1], ValueError)
-    assert [] == double.delay_many([]).get(timeout=20)
+    assert [] == double.delay_many([]).get(timeout=40)
 
 
 def test_nothing_of_many_calls_is_sent_when_one_does_not_fit(app: Celery) -> None:
@@ -217,17 +220,17 @@ def test_a_process_that_only_calls_loads_no_worker(app: Celery) -> None:
 def test_a_forked_process_calls_on_its_own(worker: WorkerProcess) -> None:
     """As under gunicorn with `preload`: parent and child both get their answers."""
     double = worker.task("double")
-    assert 2 == double.delay(1).get(timeout=20)
+    assert 2 == double.delay(1).get(timeout=40)
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            answers = [double.delay(x).get(timeout=20) for x in (10, 11, 12)]
+            answers = [double.delay(x).get(timeout=40) for x in (10, 11, 12)]
             os.write(writing, json.dumps(answers).encode())
         finally:
             os._exit(0)
     try:
-        assert [2 * x for x in range(20)] == [double.delay(x).get(timeout=20) for x in range(20)]
+        assert [2 * x for x in range(20)] == [double.delay(x).get(timeout=40) for x in range(20)]
         os.close(writing)
         assert [20, 22, 24] == json.loads(os.read(reading, 1000))
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -26,9 +27,9 @@ def test_the_soft_limit_interrupts_the_model(shared_worker: WorkerFixture, broke
     with worker.journal.closed_gate():
         stuck = limited.delay(1)
         with pytest.raises(SoftTimeLimitExceeded):
-            stuck.get(timeout=20)
+            stuck.get(timeout=40)
 
-    assert 4 == limited.delay(2).get(timeout=10)
+    assert 4 == limited.delay(2).get(timeout=30)
 
 
 def test_each_part_of_a_split_has_a_fresh_run_clock(shared_worker: WorkerFixture) -> None:
@@ -40,9 +41,9 @@ def test_each_part_of_a_split_has_a_fresh_run_clock(shared_worker: WorkerFixture
         items = [limited.delay(x) for x in (1, 2, 3, -4)]
         wait_for_waiting(worker, 4)
 
-    assert [2, 4, 6] == [item.get(timeout=20) for item in items[:3]]
+    assert [2, 4, 6] == [item.get(timeout=40) for item in items[:3]]
     with pytest.raises(ValueError, match="-4"):
-        items[3].get(timeout=20)
+        items[3].get(timeout=40)
     runs = later_runs(worker)
     assert [[1, 2, 3, -4], [1, 2], [3], [-4]] == runs
     assert len(runs) * RUN_S > LIMIT_S
@@ -61,7 +62,7 @@ def test_the_hard_limit_ends_only_the_item_that_is_stuck(shared_worker: WorkerFi
     assert 2 == items[0].get(timeout=30)
     with pytest.raises(TimeLimitExceeded):
         items[1].get(timeout=30)
-    assert 6 == limited.delay(3).get(timeout=10)
+    assert 6 == limited.delay(3).get(timeout=30)
 
 
 @pytest.mark.parametrize("slow", [0, 5])
@@ -93,9 +94,9 @@ def test_limits_of_the_message_are_kept(shared_worker: WorkerFixture) -> None:
         worker.journal.let_through()
         worker.journal.wait_for("run", 2)
         with pytest.raises(SoftTimeLimitExceeded):
-            hasty.get(timeout=20)
+            hasty.get(timeout=40)
 
-    assert 4 == patient.get(timeout=10)
+    assert 4 == patient.get(timeout=30)
     assert [[1], [2]] == later_runs(worker)
 
 
@@ -105,16 +106,16 @@ def test_a_limit_set_by_remote_control_holds(shared_worker: WorkerFixture) -> No
     double = worker.task("double")
 
     def limit(soft: float | None, hard: float | None) -> None:
-        worker.app.control.time_limit(double.name, soft=soft, hard=hard, reply=True, destination=[worker.node])
+        assert "ok" in worker.control("time_limit", double.name, soft=soft, hard=hard)
 
     limit(soft=1, hard=60)
     try:
         with worker.journal.closed_gate(), pytest.raises(SoftTimeLimitExceeded):
-            double.delay(1).get(timeout=20)
+            double.delay(1).get(timeout=40)
     finally:
         limit(soft=None, hard=None)
 
-    assert 4 == double.delay(2).get(timeout=10)
+    assert 4 == double.delay(2).get(timeout=30)
 
 
 @pytest.mark.parametrize("pool", ["threads", "solo"])
@@ -128,7 +129,7 @@ def test_a_pool_without_clocks_says_so(shared_worker: WorkerFixture, pool: str) 
     assert "control.soft_limited" in warning
     assert "control.hard_limited" in warning
     assert "control.double" not in warning
-    assert 2 == worker.task("soft_limited").delay(1).get(timeout=10)
+    assert 2 == worker.task("soft_limited").delay(1).get(timeout=30)
 
 
 def test_the_workers_own_limits_are_warned_of(start_worker: WorkerFixture) -> None:
@@ -155,18 +156,18 @@ def test_a_rate_limit_set_at_run_time_applies_to_each_item(shared_worker: Worker
     double = worker.task("double")
 
     def limit(rate: str) -> None:
-        (answer,) = worker.app.control.rate_limit(double.name, rate, reply=True, destination=[worker.node])
-        assert "ok" in answer[worker.node]
+        assert "ok" in worker.control("rate_limit", double.name, rate)
 
     limit("2/s")
+    begun = time.monotonic()
     try:
-        assert [2, 4, 6] == [item.get(timeout=20) for item in [double.delay(x) for x in (1, 2, 3)]]
+        assert [2, 4, 6] == [item.get(timeout=40) for item in [double.delay(x) for x in (1, 2, 3)]]
     finally:
         limit("0")
     starts = [entry.at for entry in worker.journal.entries("run")]
     assert 3 == len(starts)
-    # One every half second; the worker's clock and ours may differ by a little.
-    assert starts[2] - starts[0] >= 0.9
+    # One every half second, the first of them not before we began: any run may be held up on its way.
+    assert starts[2] - begun >= 0.9
 
     with worker.journal.closed_gate():
         running = double.delay(0)
@@ -174,6 +175,6 @@ def test_a_rate_limit_set_at_run_time_applies_to_each_item(shared_worker: Worker
         items = [double.delay(x) for x in (1, 2, 3, 4)]
         wait_for_waiting(worker, 4)
 
-    assert [2, 4, 6, 8] == [item.get(timeout=10) for item in items]
-    assert 0 == running.get(timeout=10)
+    assert [2, 4, 6, 8] == [item.get(timeout=30) for item in items]
+    assert 0 == running.get(timeout=30)
     assert [[1, 2, 3, 4]] == later_runs(worker)[-1:]

@@ -27,7 +27,7 @@ def test_a_batch_that_does_not_fit_is_halved(start_worker: WorkerFixture, name: 
     for _ in range(2):
         with busy(worker, tight):
             items = [tight.delay(x) for x in range(8)]
-            if pool != "solo":  # there they wait at the broker
+            if pool != "solo":  # which reads nothing meanwhile, and then all of it at once
                 wait_for_waiting(worker, 8)
         assert [2 * x for x in range(8)] == [item.get(timeout=WAIT_S) for item in items]
 

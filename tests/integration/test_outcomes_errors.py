@@ -29,9 +29,9 @@ def test_an_exception_entry_fails_its_item_alone(shared_worker: WorkerFixture) -
     results = [worker.task("entries").delay(x) for x in (0, 1, 2, -3, 4, 5, 6, 7)]
 
     bad = results.pop(3)
-    assert [[2 * x] for x in (0, 1, 2, 4, 5, 6, 7)] == [one.get(timeout=10) for one in results]
+    assert [[2 * x] for x in (0, 1, 2, 4, 5, 6, 7)] == [one.get(timeout=30) for one in results]
     with pytest.raises(ValueError, match="bad -3"):
-        bad.get(timeout=10)
+        bad.get(timeout=30)
     batch = batches_of(worker, 8)[0]
     assert (8, 7, 1) == (batch.size, batch.succeeded, batch.failed)
 
@@ -43,7 +43,7 @@ def test_an_entry_that_cannot_be_encoded_fails_its_item_alone(shared_worker: Wor
     results = [worker.task("entries").delay(x) for x in (0, 1, 2, None, 4, 5, 6, 7)]
 
     bad = results.pop(3)
-    assert [[2 * x] for x in (0, 1, 2, 4, 5, 6, 7)] == [one.get(timeout=10) for one in results]
+    assert [[2 * x] for x in (0, 1, 2, 4, 5, 6, 7)] == [one.get(timeout=30) for one in results]
     error = bad.get(timeout=10, propagate=False)
     assert "FAILURE" == bad.state
     assert "EncodeError" == type(error).__name__
@@ -57,9 +57,9 @@ def test_one_bad_item_costs_few_more_runs(shared_worker: WorkerFixture) -> None:
     results = [worker.task("split").delay(x) for x in (0, 1, 2, 3, 4, -5, 6, 7)]
 
     bad = results.pop(5)
-    assert [2 * x for x in (0, 1, 2, 3, 4, 6, 7)] == [one.get(timeout=10) for one in results]
+    assert [2 * x for x in (0, 1, 2, 3, 4, 6, 7)] == [one.get(timeout=30) for one in results]
     with pytest.raises(ValueError, match=r"bad \[-5\]"):
-        bad.get(timeout=10)
+        bad.get(timeout=30)
     runs = [entry["items"] for entry in worker.journal.entries("run")]
     assert [0, 1, 2, 3, 4, -5, 6, 7] == runs[0]
     assert [-5] in runs
@@ -85,7 +85,7 @@ def test_a_failure_is_told_once_for_each_item(shared_worker: WorkerFixture) -> N
         results = [worker.task("fail").delay(x, kind="ValueError") for x in range(4)]
         errors = [one.get(timeout=10, propagate=False) for one in results]
         wait_until(lambda: len(failures(events())) >= 4, "four failures are told", saw=events)
-        worker.ping()  # what comes after the fourth is there, too
+        worker.wait_for(worker.ping, "the worker answers")  # what comes after the fourth is there, too
         told = failures(events())
 
     ids = sorted(one.id for one in results)
@@ -118,5 +118,5 @@ def test_no_exception_ends_the_worker(
     assert [WorkerLostError] * 4 == [type(error) for error in errors]
     assert all(words in str(error) for error in errors), errors
     good = [worker.task("entries").delay(x) for x in range(8)]
-    assert [[2 * x] for x in range(8)] == [one.get(timeout=10) for one in good]
+    assert [[2 * x] for x in range(8)] == [one.get(timeout=30) for one in good]
     assert pids == worker.children()

@@ -63,7 +63,7 @@ def test_arrays_inside_become_plain_for_json(shared_worker: WorkerFixture) -> No
     """With the json serializer arrays and their scalars become lists and numbers, at any depth."""
     worker = shared_worker("outcomes")
 
-    values = [one.get(timeout=10) for one in batch_of(worker.task("arrays"))]
+    values = [one.get(timeout=30) for one in batch_of(worker.task("arrays"))]
 
     assert [{"scores": [x, 2 * x], "best": [x, [x, True]]} for x in ITEMS] == values
 
@@ -72,7 +72,7 @@ def test_arrays_stay_arrays_for_pickle(shared_worker: WorkerFixture) -> None:
     """With a serializer that takes arrays the callers get the arrays themselves."""
     worker = shared_worker("outcomes", settings=PICKLE)
 
-    values = [one.get(timeout=10) for one in batch_of(worker.task("arrays"))]
+    values = [one.get(timeout=30) for one in batch_of(worker.task("arrays"))]
 
     for x, value in zip(ITEMS, values, strict=True):
         assert isinstance(value["scores"], np.ndarray)

@@ -166,7 +166,8 @@ def test_a_message_on_an_idle_queue_comes_at_once(live: LiveSite) -> None:
             inbox.messages[-1].ack()
             inbox.look(0.1)
 
-    assert sorted(delays)[3] < 0.05
+    # Of most on a busy machine; who polls would need half a second.
+    assert sorted(delays)[3] < 0.2
 
 
 def test_a_consumer_that_never_acks_leaves_nothing(live: LiveSite, record: Record) -> None:
@@ -290,7 +291,7 @@ def test_work_goes_on_at_a_full_server(start_redis: Callable[..., RedisServer], 
     live = open_site(redis=start_redis())
     record = Record(live.broker.client)
     publish(live.broker.url, "q", 1, 2, 3)
-    with leased(live.broker.url, seconds=1.0, visibility_timeout=1) as connection:
+    with leased(live.broker.url, seconds=3.0, visibility_timeout=3) as connection:
         inbox = Inbox(connection, "q", prefetch=2)
         live.broker.client.config_set("maxmemory", 1)
         inbox.wait_for(2)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.age_bound import NEVER_OLD
 from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
@@ -35,7 +36,7 @@ def test_high_priority_leaves_first(
     shared_worker: WorkerFixture, broker: str, settings: dict[str, int], high: int, low: int
 ) -> None:
     """Two items of high priority overtake six low ones that wait; equal ones go by arrival (case 60)."""
-    worker = shared_worker("control", pool="threads", broker=broker, settings=settings)
+    worker = shared_worker("control", pool="threads", broker=broker, settings=settings, env=NEVER_OLD)
     double = worker.task("double")
 
     with busy(worker, double):
@@ -44,7 +45,7 @@ def test_high_priority_leaves_first(
         items += [double.apply_async((x,), priority=high) for x in (7, 8)]
         wait_for_waiting(worker, 8)
 
-    assert [2 * x for x in range(1, 9)] == [item.get(timeout=10) for item in items]
+    assert [2 * x for x in range(1, 9)] == [item.get(timeout=30) for item in items]
     assert [[7, 8, 1, 2], [3, 4, 5, 6]] == later_runs(worker)
 
 
@@ -56,10 +57,10 @@ def test_parked_items_block_nobody(start_worker: WorkerFixture, pool: str, broke
 
     for x in range(MANY):
         double.apply_async((x,), countdown=3600)
-    wait_until(lambda: len(worker.inspect("scheduled")) == MANY, "all of them are parked", 20)
+    wait_until(lambda: len(worker.inspect("scheduled")) == MANY, "all of them are parked")
 
-    assert 2 == worker.task("double_alone").delay(1).get(timeout=10)
-    assert 4 == double.delay(2).get(timeout=10)
+    assert 2 == worker.task("double_alone").delay(1).get(timeout=30)
+    assert 4 == double.delay(2).get(timeout=30)
     assert [[2]] == [entry["items"] for entry in worker.journal.entries("run")]
     end_and_purge(worker)
 
@@ -71,7 +72,7 @@ def test_the_number_of_parked_items_is_bounded_by_the_setting(start_worker: Work
 
     for x in range(MANY):
         double.apply_async((x,), countdown=3600)
-    wait_until(lambda: len(worker.inspect("scheduled")) >= 12, "some of them are parked", 20)
+    wait_until(lambda: len(worker.inspect("scheduled")) >= 12, "some of them are parked")
     held = [len(worker.inspect("scheduled")) for _ in range(5)]
 
     assert [12] * 5 == held
@@ -85,5 +86,5 @@ def test_parked_items_run_in_batches_when_their_time_comes(shared_worker: Worker
 
     items = [double.apply_async((x,), countdown=1) for x in range(10)]
 
-    assert [2 * x for x in range(10)] == [item.get(timeout=20) for item in items]
+    assert [2 * x for x in range(10)] == [item.get(timeout=40) for item in items]
     assert max(len(entry["items"]) for entry in worker.journal.entries("run")) <= 4

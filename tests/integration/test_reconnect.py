@@ -18,7 +18,7 @@ WorkerFixture = Callable[..., WorkerProcess]
 PLACES = [("prefork", "redis"), ("threads", "redis"), ("prefork", "rabbitmq"), ("threads", "rabbitmq")]
 
 #: Seconds for a worker to notice the loss, connect again and be given the messages once more.
-BACK_S = 20.0
+BACK_S = 40.0
 
 
 def lose_connection(worker: WorkerProcess) -> None:
@@ -103,6 +103,7 @@ def test_a_batch_the_pool_has_not_accepted_is_forgotten(start_worker: WorkerFixt
     double = worker.task("double")
     (child,) = worker.children()
     assert 0 == double.delay(0).get(timeout=BACK_S)  # else the process may stop before its setup is known
+    wait_until(lambda: not worker.live.leftovers(), "it has told the end of that batch, too")
 
     written = jobs_written(worker)
     os.kill(child, signal.SIGSTOP)

@@ -34,7 +34,7 @@ def test_abandoned_calls_leave_the_worker_as_it_was(shared_worker: WorkerFixture
 
     assert memory_of(worker) - before < 2**21
     assert {"waiting": 0, "running": []} == worker.inspect("stats")["batching"]
-    assert 49 == square.delay(7).get(timeout=10)
+    assert 49 == square.delay(7).get(timeout=30)
 
 
 def test_abandoned_calls_do_not_disturb_patient_ones(shared_worker: WorkerFixture, tmp_path: Path) -> None:

@@ -33,9 +33,9 @@ def test_only_the_item_that_asks_is_retried(shared_worker: WorkerFixture, pool: 
     with worker.journal.closed_gate():
         works, twice, never = (flaky.delay(x, failures) for x, failures in ((1, 0), (2, 2), (3, 99)))
 
-    assert [2, 4] == [works.get(timeout=20), twice.get(timeout=20)]
+    assert [2, 4] == [works.get(timeout=40), twice.get(timeout=40)]
     with pytest.raises(ValueError, match="3 failed"):
-        never.get(timeout=20)
+        never.get(timeout=40)
     assert {works.id: [0], twice.id: [0, 1, 2], never.id: [0, 1, 2, 3]} == counts_by_id(worker, "flaky")
     assert 5 == sum(line.retried for line in worker.batches())
 
@@ -49,9 +49,9 @@ def test_an_error_named_for_automatic_retries_is_retried(shared_worker: WorkerFi
     with worker.journal.closed_gate():
         works, once, never = (transient.delay(x, failures) for x, failures in ((1, 0), (2, 1), (3, 99)))
 
-    assert [2, 4] == [works.get(timeout=20), once.get(timeout=20)]
+    assert [2, 4] == [works.get(timeout=40), once.get(timeout=40)]
     with pytest.raises(ConnectionError, match="3 failed"):
-        never.get(timeout=20)
+        never.get(timeout=40)
     assert {works.id: [0], once.id: [0, 1], never.id: [0, 1, 2]} == counts_by_id(worker, "transient")
 
 
@@ -72,7 +72,7 @@ def test_a_retried_item_joins_a_later_batch(shared_worker: WorkerFixture, pool: 
         later = flaky.delay(2, 0)
         wait_for_waiting(worker, 2)
 
-    assert [2, 4] == [again.get(timeout=10), later.get(timeout=10)]
-    assert [6, 8, 10, 12] == [item.get(timeout=10) for item in full]
+    assert [2, 4] == [again.get(timeout=30), later.get(timeout=30)]
+    assert [6, 8, 10, 12] == [item.get(timeout=30) for item in full]
     assert [[1], [3, 4, 5, 6], [1, 2]] == [entry["items"] for entry in worker.journal.entries("run")]
     assert [0, 1] == counts_by_id(worker, "flaky")[again.id]

@@ -27,13 +27,13 @@ def test_each_pool_process_sets_up_once(
 ) -> None:
     """Setup runs before the first call is made, in each process once, with its device, and never again."""
     worker = start_worker("loaded", pool=pool, concurrency=2, env=with_gpus(gpus))
-    setups = worker.journal.wait_for("setup", processes, timeout=20)
+    setups = worker.journal.wait_for("setup", processes, timeout=40)
     assert processes == len({setup.pid for setup in setups})
     assert devices == sorted(setup["device"] for setup in setups)
 
     results = [worker.task("double").delay(x) for x in range(40)]
 
-    assert [2 * x for x in range(40)] == [one.get(timeout=10) for one in results]
+    assert [2 * x for x in range(40)] == [one.get(timeout=30) for one in results]
     assert {entry.pid for entry in worker.journal.entries("run")} <= {setup.pid for setup in setups}
     assert processes == len(worker.journal.entries("setup"))
 
@@ -42,7 +42,7 @@ def test_a_new_process_sets_up_again(start_worker: WorkerFixture) -> None:
     """A pool process that takes the place of another loads the model for itself before its first batch."""
     worker = start_worker("loaded", extra=["--max-tasks-per-child=2"], env=with_gpus(0))
 
-    assert [0, 2, 4] == [worker.task("double").delay(x).get(timeout=20) for x in range(3)]
+    assert [0, 2, 4] == [worker.task("double").delay(x).get(timeout=40) for x in range(3)]
 
     happened = [(entry.pid, entry.event) for entry in worker.journal.entries()]
     runners = {pid for pid, event in happened if event == "run"}

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.any_celery
 WorkerFixture = Callable[..., WorkerProcess]
 SiteFixture = Callable[..., LiveSite]
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 #: Each worker answers, on the average, half of the good items that are left before it meets the killer.
 MOST_WORKERS = 20

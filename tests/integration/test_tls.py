@@ -67,14 +67,14 @@ def test_calls_over_tls(secret_site: LiveSite, start_worker: WorkerFixture, pool
     double = worker.task("double")
 
     def call(first: int) -> list[int]:
-        return [double.delay(x).get(timeout=20) for x in range(first, first + CALLS)]
+        return [double.delay(x).get(timeout=40) for x in range(first, first + CALLS)]
 
     with ThreadPoolExecutor(THREADS) as threads:
         answers = [x for some in threads.map(call, range(0, THREADS * CALLS, CALLS)) for x in some]
     assert [2 * x for x in range(THREADS * CALLS)] == answers
 
     results = double.delay_many(range(200))
-    assert [2 * x for x in range(200)] == results.get(timeout=20)
+    assert [2 * x for x in range(200)] == results.get(timeout=40)
     assert all(isinstance(one, BatchResult) for one in results)
     held = secret_site.broker.client.zcard("celery_batching.unacked.workers")
     assert 1 == held, "the worker has a lease"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.worker_process import BatchLine, WorkerProcess
 
 
-def batches_of(worker: WorkerProcess, items: int, timeout: float = 10.0) -> list[BatchLine]:
+def batches_of(worker: WorkerProcess, items: int, timeout: float = PATIENCE_S) -> list[BatchLine]:
     """The batches that this test has made, as soon as they hold so many items together."""
 
     def logged() -> int:

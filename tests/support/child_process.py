@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
+import secrets
 import signal
 import socket
 import subprocess
@@ -18,12 +18,17 @@ import psutil
 import pytest
 
 from tests.support import die_with_parent
-from tests.support.waiting import NotInTimeError, wait_until
+from tests.support.waiting import PATIENCE_S, NotInTimeError, wait_until
 
 Seen = TypeVar("Seen")
 
-#: Below those that Linux takes for outgoing connections.
-PORTS = range(20_000, 32_000)
+#: Which of the processes of pytest-xdist this is, and how many there are.
+XDIST = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+COUNT = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
+#: Below those that Linux takes for outgoing connections; each process of the test run has its own, since a server may
+#: take seconds until it listens, and a test may stop it for some.
+PORTS = range(20_000, 32_000)[XDIST % COUNT :: COUNT]
 
 
 class ChildProcess:
@@ -68,7 +73,7 @@ class ChildProcess:
         """What the command has written so far."""
         return self.log_path.read_text(errors="replace")
 
-    def wait_for(self, predicate: Callable[[], Seen], description: str, timeout: float = 20.0) -> Seen:
+    def wait_for(self, predicate: Callable[[], Seen], description: str, timeout: float = PATIENCE_S) -> Seen:
         """Like `wait_until`, but fail at once, with the log, when the command ends before."""
 
         def look() -> Seen:
@@ -83,14 +88,14 @@ class ChildProcess:
         """Send a signal to the command alone, not to its children."""
         self._popen.send_signal(number)
 
-    def wait(self, timeout: float = 20.0) -> int:
+    def wait(self, timeout: float = PATIENCE_S) -> int:
         """Wait for the end and return the exit status; children that stayed behind are killed."""
         if self._popen.returncode is None:
             wait_until(lambda: not self.running, f"process {self.pid} ends", timeout, saw=self.log)
             self._kill_group()
         return self._popen.wait()
 
-    def terminate(self, timeout: float = 15.0) -> int:
+    def terminate(self, timeout: float = PATIENCE_S) -> int:
         """End it with SIGTERM, after `timeout` seconds with SIGKILL; return the exit status."""
         if self.running:
             self.signal(signal.SIGTERM)
@@ -140,7 +145,7 @@ def free_ports(count: int) -> list[int]:
     """
     ports: list[int] = []
     while len(ports) < count:
-        port = random.choice(PORTS)
+        port = secrets.choice(PORTS)  # not `random`, which pytest-randomly seeds alike in all processes
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             ports += [port] if port not in ports else []
     return ports

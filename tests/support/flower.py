@@ -13,7 +13,7 @@ from tests.support.child_process import ChildProcess, free_ports
 from tests.support.worker_process import ROOT, WorkerProcess
 
 #: Seconds for Flower to serve its page (about 4 on a free machine).
-START_S = 40.0
+START_S = 80.0
 
 
 class FlowerProcess(ChildProcess):
@@ -25,7 +25,8 @@ class FlowerProcess(ChildProcess):
         self._node = worker.node
         app = f"tests.support.apps.{worker.options.module}"
         argv = [sys.executable, "-m", "celery", "-A", app, "flower"]
-        argv += ["--address=127.0.0.1", f"--port={self._port}", "--enable_events"]
+        # By default it gives a worker a second to answer, in milliseconds.
+        argv += ["--address=127.0.0.1", f"--port={self._port}", "--enable_events", "--inspect_timeout=20000"]
         own = {"PYTHONPATH": str(ROOT), "FLOWER_UNAUTHENTICATED_API": "true", **worker.live.site.environ()}
         super().__init__(argv, folder=folder, env={**os.environ, **own})
         self.wait_for(lambda: self.listens_on(self._port), "Flower serves its port", START_S)
@@ -37,7 +38,7 @@ class FlowerProcess(ChildProcess):
 
     def text(self, path: str) -> str:
         """What is behind a path, as it stands."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=40) as answer:
             body: bytes = answer.read()
         return body.decode()
 
@@ -48,7 +49,7 @@ class FlowerProcess(ChildProcess):
 
     def batching(self) -> Any:
         """What its page of the worker shows of the batching; it asks the worker anew."""
-        return self.get(f"/api/workers?refresh=1&workername={self._node}")[self._node]["stats"].get("batching")
+        return self.get(f"/api/workers?refresh=1&workername={self._node}")[self._node].get("stats", {}).get("batching")
 
     def metric(self, name: str, **labels: str) -> float | None:
         """The value of a line of `/metrics` that carries all these labels; None when there is none."""

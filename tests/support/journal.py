@@ -18,13 +18,13 @@ from typing import Any
 import redis
 
 from tests.support.site import Site
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 #: Seconds between two looks of a worker at a closed gate.
 LOOK_S = 0.05
 
 #: Seconds after which a worker gives up on a gate that nobody opens.
-GATE_TIMEOUT_S = 60.0
+GATE_TIMEOUT_S = 100.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Journal:
         entries = [Entry(**json.loads(line)) for line in self._redis.lrange(self._prefix, 0, -1)]
         return [entry for entry in entries if event in (None, entry.event)]
 
-    def wait_for(self, event: str, count: int = 1, timeout: float = 10.0) -> list[Entry]:
+    def wait_for(self, event: str, count: int = 1, timeout: float = PATIENCE_S) -> list[Entry]:
         """The entries of one kind, as soon as there are `count` of them."""
         wait_until(
             lambda: len(self.entries(event)) >= count,

@@ -10,7 +10,7 @@ from tests.support.sites import LiveSite
 from tests.support.waiting import wait_until
 
 #: Seconds for the last acks to arrive after the last result.
-SETTLE_S = 5.0
+SETTLE_S = 20.0
 
 
 def assert_nothing_left(sites: Iterable[LiveSite]) -> None:

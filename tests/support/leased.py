@@ -17,7 +17,7 @@ from kombu.message import Message
 from celery_batching.transport.ledger import Ledger
 from celery_batching.transport.redis import Leasing, lease_connection
 from celery_batching.transport.scripts import Keys
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 #: kombu's own names.
 KEYS = Keys(prefix="", unacked="unacked", index="unacked_index")
@@ -56,7 +56,7 @@ class Inbox:
         """What the messages say, in the order of their arrival."""
         return [message.payload for message in self.messages]
 
-    def wait_for(self, count: int, timeout: float = 10.0) -> list[Message]:
+    def wait_for(self, count: int, timeout: float = PATIENCE_S) -> list[Message]:
         """The messages, when there are so many."""
         wait_until(lambda: self.look() >= count, f"{count} messages arrive", timeout, saw=lambda: self.bodies)
         return self.messages

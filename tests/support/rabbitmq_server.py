@@ -23,7 +23,7 @@ from tests.support.missing import ServerMissingError
 DEBIAN_SCRIPT = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
 #: Seconds a node may take to boot on a busy machine (about 6 on a free one).
-BOOT_S = 60.0
+BOOT_S = 100.0
 
 #: Its schedulers sleep when there is nothing to do; by default they spin for a while, which costs the tests a core.
 IDLE = "+sbwt none +sbwtdcpu none +sbwtdio none"
@@ -108,10 +108,11 @@ class RabbitMQServer:
         if self._node is None:
             message = "connections of an external node cannot be closed by the tests"
             raise ServerMissingError(message)
+        # A connection that ends by itself in the midst of this, such as one that was cut before, must not stop it.
         self._node.evaluate(
-            '[rabbit_networking:close_connection(Pid, <<"tests">>)'
+            '[(catch rabbit_networking:close_connection(Pid, <<"tests">>))'
             " || Pid <- rabbit_networking:connections(),"
-            " [{peer_port, Port}] <- [rabbit_reader:info(Pid, [peer_port])],"
+            " [{peer_port, Port}] <- [(catch rabbit_reader:info(Pid, [peer_port]))],"
             f" lists:member(Port, {sorted(ports)})]"
         )
 

@@ -38,6 +38,8 @@ class Stage:
         self.waiting: Mapping[str, int] = {}
         #: Before 5.7, stock Celery loses task events that this pool sends beside the event loop: none is compared.
         self._loses_events = worker.options.pool == "threads" and celery.VERSION < (5, 7)
+        #: The ids of the tasks that the calls send at once.
+        self._first: set[str] = set()
         self._events, self._stored = events, stored
         self._seen: list[Seen] = []
 
@@ -46,10 +48,12 @@ class Stage:
         app, journal = self.worker.app, self.worker.journal
         with journal.closed_gate():
             app.tasks[f"{MODULE}.hold"].delay(None)
-            journal.wait_for("held", timeout=20)
+            journal.wait_for("held")
             for tag, kit in kits(app, scenario).items():
                 send = send_neighbour if "neighbour" in tag else scenario.send
-                self.sent[tag] = ids(send(kit))
+                result = send(kit)
+                self.sent[tag] = ids(result)
+                self._first.update(first_ids(result))
             if scenario.arrives:
                 self.wait_received()
             if scenario.while_waiting:
@@ -96,7 +100,7 @@ class Stage:
         return len([one for one in self._seen if one.task_id != but]) + len(journal)
 
     def _all_received(self) -> bool:
-        return self._received().keys() >= {sent[0] for sent in self.sent.values()}
+        return self._received().keys() >= self._first
 
     def _received(self) -> dict[str, str]:
         """The name of the task of each call that the worker has received, by id."""
@@ -193,6 +197,13 @@ def ids(result: Any) -> list[str]:
     if isinstance(result, GroupResult):
         return [*found, *ids(result.results)]
     return [*found, result.id]
+
+
+def first_ids(result: Any) -> list[str]:
+    """The ids of those that are sent at once: all members of a group, but of a chain only the first task."""
+    if isinstance(result, (list, tuple)):
+        return [task_id for one in result for task_id in first_ids(one)]
+    return first_ids(result.parent) if result.parent else ids(result)
 
 
 def tags_by_id(told: list[Seen], sent: Mapping[str, list[str]]) -> dict[str, str]:

@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["NotInTimeError", "wait_until"]
+__all__ = ["PATIENCE_S", "NotInTimeError", "wait_until"]
 
 Seen = TypeVar("Seen")
 
 #: Seconds between two looks.
 POLL_S = 0.02
+
+#: Seconds to wait where a test does not say. Only a failing test takes them, and a busy machine may stand still.
+PATIENCE_S = 30.0
 
 
 class NotInTimeError(AssertionError):
@@ -21,7 +24,7 @@ class NotInTimeError(AssertionError):
 def wait_until(
     predicate: Callable[[], Seen],
     description: str,
-    timeout: float = 10.0,
+    timeout: float = PATIENCE_S,
     *,
     saw: Callable[[], object] | None = None,
 ) -> Seen:

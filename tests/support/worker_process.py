@@ -6,8 +6,9 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,13 @@ from tests.support.sites import LiveSite
 ROOT = Path(__file__).parents[2]
 
 #: Seconds a worker may take until it answers (about 2 on a free machine).
-START_S = 40.0
+START_S = 60.0
+
+#: Seconds for one answer to remote control. What was asked while a worker had no connection is lost: it is asked again.
+ANSWER_S = 5.0
+
+#: More late answers than there can be to questions that were given up.
+MANY = 1000
 
 #: Without the second that a worker otherwise waits for its neighbours at start.
 ALONE = ("--without-mingle", "--without-gossip")
@@ -104,7 +111,7 @@ class WorkerProcess(ChildProcess):
 
     def ping(self) -> bool:
         """Whether the worker's loop answers; all that it logged before is then in the log."""
-        return bool(self.app.control.ping(destination=[self.node], timeout=2.0))
+        return first_answer(self.app.control.ping, destination=[self.node]) is not None
 
     def begin_test(self) -> None:
         """Forget the tests before: `log` and `batches` start here, the journal is empty."""
@@ -129,8 +136,15 @@ class WorkerProcess(ChildProcess):
 
     def inspect(self, command: str, **arguments: Any) -> Any:
         """The worker's answer to an inspect command: `worker.inspect("active")`."""
-        inspector = self.app.control.inspect([self.node], timeout=2.0)
-        answers: Any = inspector._request(command, **arguments)
+        return self._answer(partial(self.app.control.broadcast, command, arguments=arguments, reply=True))
+
+    def control(self, method: str, *args: Any, **options: Any) -> Any:
+        """The answer to a method of `app.control`, which the worker has then obeyed: `worker.control("revoke", id)`."""
+        return self._answer(partial(getattr(self.app.control, method), *args, reply=True, **options))
+
+    def _answer(self, ask: Callable[..., Any]) -> Any:
+        ask = partial(first_answer, ask, destination=[self.node])
+        answers: dict[str, Any] = self.wait_for(ask, f"{self.node} answers", START_S)
         return answers[self.node]
 
     def _environment(self) -> dict[str, str]:
@@ -139,6 +153,28 @@ class WorkerProcess(ChildProcess):
         path = os.pathsep.join([str(ROOT), inherited.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         own = {"PYTHONPATH": path, **self.live.site.environ()}
         return {**inherited, **own, **dict(self.options.env)}
+
+
+class _AnswerError(Exception):
+    """Ends the wait for answers with the first one."""
+
+
+def first_answer(ask: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any] | None:
+    """The first answer to a command of remote control, by node; None when there is none in time.
+
+    Celery itself stops after so many messages as it wants answers, of which one may be the late
+    answer to a question that was given up.
+    """
+
+    def stop(answer: dict[str, Any]) -> None:
+        raise _AnswerError(answer)
+
+    try:
+        ask(*args, timeout=ANSWER_S, limit=MANY, callback=stop, **options)
+    except _AnswerError as found:
+        answer: dict[str, Any] = found.args[0]
+        return answer
+    return None
 
 
 def worker_options(

@@ -87,7 +87,7 @@ def test_public_classes_say_what_they_are() -> None:
 
 def test_a_process_that_only_sends_calls_loads_no_worker_code() -> None:
     """`.delay()` imports neither torch, numpy or a web framework nor any code of the worker."""
-    done = subprocess.run([sys.executable, "-c", WEB_PROCESS], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", WEB_PROCESS], capture_output=True, text=True, timeout=100, check=False)
 
     assert "" == done.stderr
     assert "[]" == done.stdout.strip()

@@ -36,13 +36,11 @@ def test_a_run_that_exceeds_its_limit_is_interrupted() -> None:
 def test_a_fresh_run_gets_the_rest_of_its_own_time() -> None:
     """Struck by the clock of the job, a run that has just begun goes on until its own limit."""
     clock = RunClock(0.05)
+    before = time.monotonic()  # of the run, whose clock may be ahead of ours if we are held up after it began
     with clock.batch(), pytest.raises(SoftTimeLimitExceeded), clock.run():
-        started = time.monotonic()
         strike()
-        try:
-            wait_for_a_signal()
-        finally:
-            assert time.monotonic() - started >= 0.04
+        wait_for_a_signal()
+    assert time.monotonic() - before >= 0.04
 
 
 def test_later_runs_have_clocks_of_their_own() -> None:
@@ -57,12 +55,12 @@ def test_later_runs_have_clocks_of_their_own() -> None:
 
 def test_nothing_is_raised_between_runs() -> None:
     """While results are stored no limit strikes, neither the pool's nor one left from a run."""
-    clock = RunClock(0.01)
+    clock = RunClock(0.3)  # more than the run below takes, also where it is held up
     with clock.batch():
         strike()
         with clock.run():
             pass
-        busy_until(time.monotonic() + 0.03)
+        busy_until(time.monotonic() + 0.4)
 
 
 def test_the_handlers_of_the_process_come_back() -> None:

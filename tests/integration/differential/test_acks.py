@@ -22,10 +22,10 @@ def test_a_late_ack_comes_after_the_run(shared_worker: WorkerFixture, kind: str,
     with worker.journal.closed_gate():
         result = worker.task(f"hold.{kind}.late").delay()
         worker.journal.wait_for("held")
-        assert worker.ping()  # it has handled all that came before
+        worker.wait_for(worker.ping, "the worker answers")  # it has handled all that came before
         assert [] != worker.live.broker.leftovers()
 
-    assert result.get(timeout=10) is None
+    assert result.get(timeout=30) is None
     wait_until(lambda: not worker.live.broker.leftovers(), "the message is acked")
 
 
@@ -41,4 +41,4 @@ def test_an_early_ack_comes_before_the_run(shared_worker: WorkerFixture, kind: s
         wait_until(lambda: not worker.live.broker.leftovers(), "the message is acked")
         assert not result.ready()
 
-    assert result.get(timeout=10) is None
+    assert result.get(timeout=30) is None

@@ -9,6 +9,7 @@ from typing import Any
 from celery import Celery
 
 from celery_batching import BatchTask
+from tests.support.age_bound import take_age_bound
 from tests.support.journal import Journal
 from tests.support.site import Site
 
@@ -16,10 +17,10 @@ from tests.support.site import Site
 SIZE = 4
 
 #: Seconds the model may take: `soft_limited` is interrupted, the process of `hard_limited` killed.
-LIMIT_S = 1.5
+LIMIT_S = 3.0
 
-#: Seconds that a run of `soft_limited` takes, well below its limit.
-RUN_S = 0.6
+#: Seconds that a run of `soft_limited` takes: so far below its limit that it may be held up for a while.
+RUN_S = 1.0
 
 
 def make_app(site: Site) -> Celery:
@@ -122,3 +123,4 @@ def make_app(site: Site) -> Celery:
 
 
 app = make_app(Site.from_environ())
+take_age_bound()

@@ -19,7 +19,7 @@ SIZE = 4
 WAIT_S = 3.0
 
 #: Seconds: the hard limit of the `limited` tasks, and the soft one of `soft`.
-LIMIT_S = 2.0
+LIMIT_S = 4.0
 
 #: Deliveries of a quorum queue after the first.
 REDELIVERIES = 2
