@@ -83,6 +83,7 @@ class Clerk:
     def _put(self, message: Any) -> None:
         deferred = result_in(message)
         if isinstance(deferred, Deferred):
+            self._stop_reading()
             self._work.put(lambda: self._loop.put(with_result(message, deferred.run.end)))
         else:
             self._loop.put(message)
@@ -103,7 +104,7 @@ class Clerk:
 
     def _read_ahead(self) -> None:
         with self._reading:
-            if not self._wanted:
+            if not self._wanted or self._read:
                 return
             readable, _, _ = select.select([self._loop.jobs_fd, self._wake], [], [])
             if self._wake in readable:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from celery_batching.core.items import AGE_BOUND_S
-from tests.support.age_bound import NEVER_OLD
+from tests.support.bounds import NEVER_OLD
 from tests.support.busy import busy, later_runs, wait_for_waiting
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from typing import Any
 
 from celery import Celery
 
 from celery_batching import BatchTask
-from tests.support.age_bound import take_age_bound
+from tests.support.bounds import take_bounds
 from tests.support.journal import Journal
 from tests.support.site import Site
 
@@ -31,7 +32,8 @@ def make_app(site: Site) -> Celery:
     def enter(task: BatchTask, xs: list[int]) -> list[int]:
         """Stand at the gate; the count of retries of each item."""
         retries = [request.retries for request in task.batch.requests]
-        journal.record("run", task=task.name, items=xs, ids=task.batch.ids, retries=retries)
+        threads = [thread.name for thread in threading.enumerate()]
+        journal.record("run", task=task.name, items=xs, ids=task.batch.ids, retries=retries, threads=threads)
         journal.pass_gate()
         return retries
 
@@ -123,4 +125,4 @@ def make_app(site: Site) -> Celery:
 
 
 app = make_app(Site.from_environ())
-take_age_bound()
+take_bounds()

@@ -8,7 +8,7 @@ from typing import Any
 from celery import Celery
 
 from celery_batching import BatchTask
-from tests.support.age_bound import take_age_bound
+from tests.support.bounds import take_bounds
 from tests.support.journal import Journal
 from tests.support.site import Site
 
@@ -44,4 +44,4 @@ def gated_double(journal: Journal) -> Callable[[BatchTask, list[int]], list[int]
 
 
 app = make_app(Site.from_environ())
-take_age_bound()
+take_bounds()
