@@ -25,12 +25,16 @@ def measure_drain(turn: Turn, system: System, place: Place, sizes: Sizes) -> Non
 
 
 def measure_gap(turn: Turn, system: System, place: Place, sizes: Sizes) -> None:
-    """A backlog with the simulated model: how long it stands idle between two runs, though items wait."""
-    point = f"{sizes.gap_items:,} queued"
-    with running_workers(turn, system, place, SIMULATED) as workers:
-        drained = drain(turn, system, place, workers, sizes.gap_items)
-        runs = workers[0].runs(drained.begin, drained.end)
-    gaps = [later.begin - earlier.end for earlier, later in pairwise(runs)]
-    turn.add(point, "items/s", sizes.gap_items / (drained.end - drained.begin))
-    turn.add(point, "items per run of the model", sum(run.items for run in runs) / max(1, len(runs)))
-    turn.add(point, "model idle between runs, median ms", median(gaps) * 1000)
+    """A backlog with the simulated model: how long it stands idle between two runs, though items wait.
+
+    With large batches the model asks for more items a second than two cores can bring.
+    """
+    for batch_size in sizes.gap_batches:
+        point = f"{sizes.gap_items:,} queued, batches of {batch_size}"
+        with running_workers(turn, system, place, SIMULATED, batch_size=batch_size) as workers:
+            drained = drain(turn, system, place, workers, sizes.gap_items)
+            runs = workers[0].runs(drained.begin, drained.end)
+        gaps = [later.begin - earlier.end for earlier, later in pairwise(runs)]
+        turn.add(point, "items/s", sizes.gap_items / (drained.end - drained.begin))
+        turn.add(point, "items per run of the model", sum(run.items for run in runs) / max(1, len(runs)))
+        turn.add(point, "model idle between runs, median ms", median(gaps) * 1000)

@@ -9,6 +9,7 @@ import psutil
 
 from example_project.processes import ChildProcess, cleanup_stack, signals_held
 
+from .apps.common import BATCH_SIZE, BATCH_SIZE_VARIABLE
 from .clients import run_client
 from .environment import child_environment
 from .model import Cost, Run, read_runs
@@ -30,11 +31,13 @@ class Worker(ChildProcess):
         place: where: server and folder.
         cost: of its model.
         number: tells the workers of one measurement apart.
+        batch_size: the most items in a batch.
     """
 
-    def __init__(self, system: System, place: Place, cost: Cost, number: int) -> None:
+    def __init__(self, system: System, place: Place, cost: Cost, number: int, batch_size: int) -> None:
         self._log = place.new_file("runs")
-        environment = child_environment(place.server.url, **cost.environment(self._log))
+        own = {**cost.environment(self._log), BATCH_SIZE_VARIABLE: str(batch_size)}
+        environment = child_environment(place.server.url, **own)
         command = system.worker_command(f"{system.name}-{number}")
         super().__init__(f"worker of {system.name}", command, place.new_file("worker"), environment)
         self._process_info = psutil.Process(self.pid)
@@ -65,14 +68,16 @@ class Worker(ChildProcess):
 
 
 @contextmanager
-def running_workers(turn: Turn, system: System, place: Place, cost: Cost, number: int = 1) -> Iterator[list[Worker]]:
+def running_workers(
+    turn: Turn, system: System, place: Place, cost: Cost, number: int = 1, batch_size: int = BATCH_SIZE
+) -> Iterator[list[Worker]]:
     """That many workers on an empty server, warmed up; leaving the block ends them and empties the server."""
     place.server.clear()
     with cleanup_stack() as stack:
         workers = []
         for one in range(number):
             with signals_held():
-                workers.append(stack.enter_context(Worker(system, place, cost, one)))
+                workers.append(stack.enter_context(Worker(system, place, cost, one, batch_size)))
         warm = run_client(system, place, "warm", f"--items={WARM_UP_CALLS * number}", watched=workers)
         turn.add_wrong(warm["wrong"])
         yield workers

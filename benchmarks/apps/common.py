@@ -7,7 +7,7 @@ from typing import Any
 
 from celery import Celery
 
-__all__ = ["BATCH_SIZE", "QUEUE", "STAGED", "TASK", "URL_VARIABLE", "new_app"]
+__all__ = ["BATCH_SIZE", "BATCH_SIZE_VARIABLE", "QUEUE", "STAGED", "TASK", "URL_VARIABLE", "new_app"]
 
 #: The server, without the number of a database.
 URL_VARIABLE = "BENCHMARKS_REDIS"
@@ -20,8 +20,10 @@ STAGED = "bench.staged"
 
 TASK = "benchmarks.call"
 
-#: The most items in a batch, for every system that has batches.
-BATCH_SIZE = 64
+#: The environment variable with the most items in a batch, for every system that has batches.
+BATCH_SIZE_VARIABLE = "BENCHMARKS_BATCH_SIZE"
+
+BATCH_SIZE = int(os.environ.get(BATCH_SIZE_VARIABLE, "64"))
 
 
 def new_app(**settings: Any) -> Celery:
