@@ -13,8 +13,8 @@ import threading
 __all__ = ["collect_as_usual", "collect_seldom", "collector_paused", "keep_for_good"]
 
 #: Objects that may come to life, more than have gone, before the collector looks; Python's default is 700.
-#: A waiting message takes about 40.
-SELDOM = 70_000
+#: A waiting message takes about 40, so that a busy worker's waiting messages are fewer.
+SELDOM = 10_000
 
 _usual: list[tuple[int, int, int]] = []
 

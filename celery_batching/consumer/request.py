@@ -11,7 +11,6 @@ from weakref import WeakSet
 
 from .._celery_internals import Request, forget_request, is_cancelled, signal_number
 from ..pool.item import terminated_here
-from ..transport.redis import acks_together
 
 __all__ = ["BatchRequest", "held_on"]
 
@@ -132,11 +131,8 @@ class BatchRequest(Request):
         self._first_reject = on_reject
 
     def _acknowledge_all(self, *how: Any) -> None:
-        for message, on_ack, _ in self._deliveries:
-            if acks_together(message.channel):  # the loop's next turn is where they are sent anyway
-                message.ack_log_error(*how)
-            else:
-                on_ack(*how)
+        for _, on_ack, _ in self._deliveries:
+            on_ack(*how)
 
     def _reject_all(self, logger: Any, errors: Any, requeue: bool = False) -> None:
         """One message is rejected, or put back; the others say no more than that one and go."""

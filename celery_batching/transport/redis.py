@@ -6,7 +6,6 @@ Checked on kombu 5.7.0.
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -21,7 +20,6 @@ __all__ = [
     "Leasing",
     "SentinelTransport",
     "Transport",
-    "acks_together",
     "fence_of",
     "lease_connection",
     "life_of",
@@ -107,11 +105,6 @@ def life_of(consumer: Any) -> str | None:
     """The worker's name at its broker, which ends when others take what it held; None without leases."""
     lease = _lease_of(consumer)
     return None if lease is None else lease.worker
-
-
-def acks_together(channel: Any) -> bool:
-    """Whether an ack may be given to the channel at once, which sends it with others; never raises where it is so."""
-    return isinstance(channel, Leased) and threading.current_thread() is threading.main_thread()
 
 
 def return_unread(consumer: Any) -> None:
