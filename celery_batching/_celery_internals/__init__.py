@@ -82,6 +82,7 @@ from .worker import (
     is_stopping,
     keep_prefetch,
     let_terminate,
+    needs_ack,
     others_wait_for_a_slot,
     recycles_processes,
     release_slot,
@@ -89,7 +90,7 @@ from .worker import (
     stored_successes,
     task_queue,
 )
-from .workloop import Job, Workloop, call_of, result_in, with_result
+from .workloop import Job, Workloop, call_of, is_death, result_in, with_result
 from .writes import new_success, write_all, write_new
 
 __all__ = [
@@ -136,6 +137,7 @@ __all__ = [
     "ignores_result",
     "in_loop_thread",
     "is_cancelled",
+    "is_death",
     "is_discarded",
     "is_solo",
     "is_stopping",
@@ -146,6 +148,7 @@ __all__ = [
     "let_terminate",
     "let_wait",
     "loaded_torch",
+    "needs_ack",
     "new_success",
     "on_escape",
     "on_process_end",

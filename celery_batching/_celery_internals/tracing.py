@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import celery
@@ -97,7 +97,7 @@ def _hostname() -> Any:
 
 #: What the tracer does around the body, where a listener or a user's handler could see it.
 _SIGNALS = (signals.task_prerun, signals.task_postrun, signals.task_success)
-_HANDLERS = ("__call__", "before_start", "on_success", "after_return")
+_HANDLERS = ("before_start", "on_success", "after_return")
 _LOADER_HOOKS = ("on_task_init", "on_process_cleanup")
 
 #: Functions that monitoring libraries replace.
@@ -119,10 +119,17 @@ def is_unobserved(task: Any, base: type) -> bool:
         or task.track_started
         or _logger.isEnabledFor(logging.DEBUG)  # on which level the line of each item is
         or (app.conf.worker_deduplicate_successful_tasks and (app.conf.task_acks_late or task.acks_late))
-        or any(getattr(type(task), name) is not getattr(base, name) or name in vars(task) for name in _HANDLERS)
+        or any(trace.task_has_custom(task, name) for name in _HANDLERS)  # also one put onto Celery's own class
+        or type(task).__call__ is not base.__call__
+        or "__call__" in vars(task)
         or any(getattr(loader, name) is not getattr(BaseLoader, name) for name in _LOADER_HOOKS)
-        or any(getattr(trace, name).__code__.co_filename != trace.__file__ for name in _OWN_FUNCTIONS)
+        or not all(_is_celerys(getattr(trace, name)) for name in _OWN_FUNCTIONS)
     )
+
+
+def _is_celerys(function: Any) -> bool:
+    # Wrappers may pretend to be what they wrap in all but their type.
+    return type(function) is FunctionType and function.__code__.co_filename == trace.__file__
 
 
 def expects_result_alone(item: ItemPayload) -> bool:

@@ -38,6 +38,7 @@ __all__ = [
     "is_stopping",
     "keep_prefetch",
     "let_terminate",
+    "needs_ack",
     "others_wait_for_a_slot",
     "recycles_processes",
     "release_slot",
@@ -108,6 +109,11 @@ def end_on_signal() -> None:
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGTERM", "SIGINT", "SIGQUIT"):
             platforms.signals[name] = lambda *_: os._exit(EX_FAILURE)
+
+
+def needs_ack(message: Any) -> bool:
+    """Whether its queue is consumed with acks; else it stays unacknowledged for kombu."""
+    return message.delivery_info.get("consumer_tag") not in (message.channel.no_ack_consumers or ())
 
 
 def is_cancelled(request: Any) -> bool:

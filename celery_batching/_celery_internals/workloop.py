@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from billiard.pool import READY, Worker
+from billiard.common import terminate_handler_fired  # type: ignore[attr-defined]
+from billiard.pool import DEATH, READY, Worker
 from billiard.process import current_process
 
 from .errors import ExceptionInfo
 
-__all__ = ["Job", "Workloop", "call_of", "result_in", "with_result"]
+__all__ = ["Job", "Workloop", "call_of", "is_death", "result_in", "with_result"]
 
 Job = Any
 
@@ -82,11 +83,18 @@ def result_in(message: Any) -> Any:
     return value if succeeded else None
 
 
+def is_death(message: Any) -> bool:
+    """Whether this message tells that the process ends."""
+    return bool(message[0] == DEATH)
+
+
 def with_result(message: Any, make: Callable[[], Any]) -> Any:
-    """The same message with another result, or with what was raised instead."""
+    """The same message with another result, or with what was raised instead; None: the process is ending."""
     kind, facts = message
     try:
         outcome = (True, make())
-    except BaseException:
+    except BaseException:  # as the loop does it
+        if terminate_handler_fired():
+            return None
         outcome = (False, ExceptionInfo())
     return kind, tuple(_Result(*facts)._replace(outcome=outcome))

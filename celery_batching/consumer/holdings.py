@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 Identity = tuple[Any, ...]
 
-#: So many ended items are kept at most whose messages have not been told; a queue without acks tells none.
+#: So many ended items are kept at most whose messages have not been told.
 MOST_UNTOLD = 10_000
 
 
@@ -71,8 +71,16 @@ class Holdings:
             holding = self._held.get(request.identity)
             if holding is not None and holding.request is request:
                 del self._held[request.identity]
-                if not request.is_told():
+                if not request.acknowledged:
+                    self._forget_awaited(request)
+                elif not request.is_told():
                     self._untold.append(holding)
+
+    def _forget_awaited(self, request: BatchRequest) -> None:
+        """It could not be settled, and will never tell its messages anything: when it comes again, it runs."""
+        awaited = self._awaited.get(request.identity)
+        if awaited is not None and awaited.request is request:
+            del self._awaited[request.identity]
 
     def lose_channel(self, running: Iterable[BatchRequest]) -> None:
         """All messages are the broker's again; only the items that run are still held, until they come again.

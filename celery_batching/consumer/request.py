@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from .._celery_internals import Request, forget_request, is_cancelled, signal_number
+from .._celery_internals import Request, forget_request, is_cancelled, needs_ack, signal_number
 from ..pool.item import terminated_here
 
 __all__ = ["BatchRequest", "held_on"]
@@ -91,7 +91,7 @@ class BatchRequest(Request):
     def is_told(self) -> bool:
         """Whether each message of the ended item has had its end; Celery leaves that to the event loop's next turn."""
         for message, _, _ in self._deliveries:  # noqa: SIM110 - a generator costs as much as the rest
-            if not message.acknowledged:
+            if not message.acknowledged and needs_ack(message):
                 return False
         return True
 

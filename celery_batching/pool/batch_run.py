@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 
-from .._celery_internals import exception_info
+from .._celery_internals import exception_info, is_unobserved
 from ..core.outcomes import UNFINISHED, Outcome, Returned
 from ..task import BatchTask
 from .direct import DirectItem
@@ -40,8 +40,16 @@ class BatchRun:
     @property
     def spares_tracers(self) -> bool:
         """Whether up to now no tracer has run for any item, and none will for what it has come to."""
-        direct = all(isinstance(item, DirectItem) and item.reply is None for item in self._items)
+        self._look_for_observers()
+        direct = all(isinstance(item, DirectItem) and not item.observed for item in self._items)
         return direct and all(isinstance(outcome, Returned) for outcome in self._ended.values())
+
+    def _look_for_observers(self) -> None:
+        # Again, since the model may have brought them, by what it imports at its first run.
+        observed = not is_unobserved(self._task, BatchTask)
+        for item in self._items:
+            if isinstance(item, DirectItem):
+                item.observed = observed
 
     def begin(self) -> None:
         """Go up to the body. Where somebody would notice: send prerun, store STARTED."""
@@ -58,6 +66,7 @@ class BatchRun:
 
     def end(self) -> BatchReport:
         """Store the results. Where somebody would notice: call back, send postrun. Every item then has its reply."""
+        self._look_for_observers()
         ours = self.payload.fence is None or self.payload.fence.holds(self._task.app)
         step = (lambda item: item.finish(self._ended[item])) if ours else (lambda item: item.withdraw())
         step_together(self._ended, step, self._task.backend, bulk=self.payload.bulk)

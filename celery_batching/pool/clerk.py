@@ -7,6 +7,8 @@ no code of the user's runs in it but the model, in the main thread as ever; and 
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import queue
 import select
@@ -15,13 +17,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .._celery_internals import Job, Workloop, call_of, result_in, with_result
+from .._celery_internals import Job, Workloop, call_of, is_death, result_in, with_result
 from .messages import BatchPayload
 
 if TYPE_CHECKING:
     from .batch_run import BatchRun
 
 __all__ = ["Clerk", "Deferred"]
+
+logger = logging.getLogger(__name__)
 
 
 class Deferred:
@@ -49,6 +53,8 @@ class Clerk:
         self._wake, self._woken = os.pipe()
         self._read: list[Job | BaseException] = []  # at most one
         self._run: BatchRun | None = None
+        self._counting = threading.Lock()
+        self._tells = 0  # messages on their way through the other thread
         loop.replace(self._wait_for_job, self._put)
 
     def look_ahead(self) -> None:
@@ -83,10 +89,22 @@ class Clerk:
     def _put(self, message: Any) -> None:
         deferred = result_in(message)
         if isinstance(deferred, Deferred):
-            self._stop_reading()
-            self._work.put(lambda: self._loop.put(with_result(message, deferred.run.end)))
+            self._do(lambda: self._report(message, deferred.run))
+        elif self._tells and not is_death(message):
+            # The pool drops what it knows of a job when its process takes the next one: its end must come first.
+            self._do(lambda: self._loop.put(message))
         else:
             self._loop.put(message)
+
+    def _do(self, tell: Callable[[], None]) -> None:
+        self._stop_reading()
+        with self._counting:
+            self._tells += 1
+        self._work.put(lambda: self._tell(tell))
+
+    # How the main thread stops the other one's reading: it takes back the wish, wakes it with a byte, and
+    # waits until it has let go of the lock, which it holds from its look at the wish to the end of the
+    # reading. Only then is the byte taken back, so that nobody is woken by it later.
 
     def _stop_reading(self) -> None:
         if not self._wanted:
@@ -100,14 +118,35 @@ class Clerk:
 
     def _serve(self) -> None:
         while True:
-            self._work.get()()
+            try:
+                self._work.get()()
+            except Exception:  # noqa: PERF203 - the next job must find this thread
+                logger.exception("Something went wrong beside the model")
+
+    def _tell(self, tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        finally:
+            with self._counting:
+                self._tells -= 1
+
+    def _report(self, message: Any, run: BatchRun) -> None:
+        told = with_result(message, run.end)
+        if told is None:
+            return  # the process ends, and the main process hears of that
+        try:
+            self._loop.put(told)
+        except Exception as exc:  # what cannot be pickled
+            self._loop.put(with_result(message, functools.partial(_fail, repr(exc))))
 
     def _read_ahead(self) -> None:
         with self._reading:
             if not self._wanted or self._read:
                 return
-            readable, _, _ = select.select([self._loop.jobs_fd, self._wake], [], [])
-            if self._wake in readable:
+            look = select.poll()
+            look.register(self._wake, select.POLLIN)
+            look.register(self._loop.jobs_fd, select.POLLIN)
+            if self._wake in dict(look.poll()):
                 return
             try:
                 job = self._loop.wait_for_job()
@@ -119,8 +158,13 @@ class Clerk:
                 self._prepare(job)
 
     def _prepare(self, job: Job) -> None:
+        self._run = None
         _, args = call_of(job)
         payload = args[0] if args else None
         if isinstance(payload, BatchPayload):
             with suppress(Exception):  # then the main thread meets it, and tells of it
                 self._run = self._get_ready(payload)
+
+
+def _fail(what: str) -> None:
+    raise RuntimeError(f"the report of a batch cannot be sent: {what}")

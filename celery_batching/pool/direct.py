@@ -51,7 +51,11 @@ def _new_item(task: BatchTask, payload: ItemPayload, batch: BatchPayload, *, spa
 
 
 class DirectItem:
-    """In the place of a ``TracedItem``, with the same attributes, and the same answers to the same steps."""
+    """In the place of a ``TracedItem``, with the same attributes, and the same answers to the same steps.
+
+    Attributes:
+        observed: whether somebody would notice the tracer by now.
+    """
 
     def __init__(self, task: BatchTask, payload: ItemPayload, batch: BatchPayload, row: dict[str, Any]) -> None:
         self.id = payload.id
@@ -59,6 +63,7 @@ class DirectItem:
         self.row: dict[str, Any] | None = row
         self.run_s = 0.0
         self.reply: ItemReply | None = None
+        self.observed = False
         self._payload = payload
         self._batch = batch
         self._outcome: Outcome | None = None
@@ -86,7 +91,7 @@ class DirectItem:
     def finish(self, outcome: Outcome) -> Question | None:
         """Store a result, or let the tracer do what else is to be done."""
         self._outcome = outcome
-        if not isinstance(outcome, Returned) or self.id in terminated_here:
+        if self.observed or not isinstance(outcome, Returned) or self.id in terminated_here:
             return self._trace()
         try:
             question = self._succeed(outcome.value)
@@ -127,6 +132,8 @@ class DirectItem:
         """Let the tracer of the item go from its start to the outcome at once."""
         self._traced = TracedItem(self.task, self._payload, self._batch)
         question = self._traced.start()
+        if question is not None:
+            raise RuntimeError(f"the tracer of {self.id} asks before the body, though nothing is to be stored")
         if self._traced.waits and self._outcome is not None:
             self._traced.run_s = self.run_s
             question = self._traced.finish(self._outcome)

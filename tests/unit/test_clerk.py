@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from billiard.pool import ACK, READY, TASK
+from billiard.pool import ACK, DEATH, READY, TASK
 
 from celery_batching.pool.clerk import Clerk, Deferred
 from celery_batching.pool.messages import BatchPayload
@@ -147,7 +147,7 @@ def test_an_error_while_a_batch_is_got_ready_is_the_loops(loop: Loop) -> None:
 
 
 def test_results_are_told_by_the_clerk(loop: Loop) -> None:
-    """In their order, each when it is stored; what else is to be told does not wait."""
+    """In their order, each when it is stored; the pool must not hear of the next job before."""
     clerk, stored, told_by = Clerk(loop, a_run), threading.Event(), []
     clerk.look_ahead()
 
@@ -159,10 +159,15 @@ def test_results_are_told_by_the_clerk(loop: Loop) -> None:
     for number in (1, 2):
         loop.end_of_job((READY, (number, None, (True, Deferred(SimpleNamespace(end=end))), 7)))
     loop.end_of_job((ACK, (3,)))
-    assert [(ACK, (3,))] == loop.told
+    loop.end_of_job((DEATH, (4,)))
+    assert [(DEATH, (4,))] == loop.told
     stored.set()
-    wait_until(lambda: len(loop.told) == 3, "both are told")
-    assert [(READY, (number, None, (True, "report"), 7)) for number in (1, 2)] == loop.told[1:]
+    wait_until(lambda: len(loop.told) == 4, "all are told")
+    reports = [(READY, (number, None, (True, "report"), 7)) for number in (1, 2)]
+    assert [*reports, (ACK, (3,))] == loop.told[1:]
+    wait_until(lambda: not clerk._tells, "nothing is on its way")
+    loop.end_of_job((ACK, (5,)))
+    assert (ACK, (5,)) == loop.told[-1]
     assert ["batching-clerk"] * 2 == told_by
 
 

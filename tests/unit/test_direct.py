@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from celery import Celery, signals, states
 from celery.app import trace
+from celery.app.task import Task as CeleryTask
 from celery.loaders.app import AppLoader
 from kombu.utils.uuid import uuid
 
@@ -97,6 +98,19 @@ def anything(*_: Any, **__: Any) -> None:
     """In place of a function of Celery's or of the task."""
 
 
+class Wrapper:
+    """As monitoring libraries wrap functions: all but its type is that of the function."""
+
+    def __init__(self, wrapped: Any) -> None:
+        self._wrapped = wrapped
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._wrapped(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+
 WATCHED: dict[str, Watch] = {
     "task_prerun": partial(listening, signals.task_prerun),
     "task_postrun": partial(listening, signals.task_postrun),
@@ -109,6 +123,8 @@ WATCHED: dict[str, Watch] = {
     "a wrapped __call__": partial(having, lambda task: task, "__call__", anything),
     "a loader's hook": partial(having, lambda _: AppLoader, "on_task_init", anything),
     "a wrapped build_tracer": partial(having, lambda _: trace, "build_tracer", anything),
+    "a wrapper like a function": partial(having, lambda _: trace, "build_tracer", Wrapper(trace.build_tracer)),
+    "a handler on Celery's class": partial(having, lambda _: CeleryTask, "after_return", anything),
     "a wrapped trace_task_ret": partial(having, lambda _: trace, "trace_task_ret", anything),
 }
 

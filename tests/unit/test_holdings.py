@@ -91,3 +91,16 @@ def test_told_items_are_forgotten(delivered: Delivered) -> None:
     first.message.ack()
     ended(delivered, holdings, BatchRequest.acknowledge, told=True)
     assert not holdings._untold
+
+
+def test_an_item_that_could_not_be_settled_runs_again(delivered: Delivered) -> None:
+    """Whether it ended before or after the loss, it will never acknowledge anything: its message must not join it."""
+    holdings = Holdings()
+    before, after = delivered("before"), delivered("after")
+    assert holdings.take_in(before, None)
+    assert holdings.take_in(after, None)
+    holdings.release([before])
+    holdings.lose_channel([after])
+    holdings.release([after])
+    assert holdings.take_in(delivered("before"), None)
+    assert holdings.take_in(delivered("after"), None)
