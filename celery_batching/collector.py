@@ -1,8 +1,7 @@
 """Holds Python's garbage collector back from looking again and again where nothing is to be found.
 
-While many objects come to life at once, of which nearly all will go by themselves, that would
-be a quarter of the main process's time under load; and what lives since the start, modules and
-models, is most of what there is to look at.
+Many objects come to life at once under load, and nearly all of them will go by themselves; and what
+lives since the start, modules and models, is most of what there is to look at.
 """
 
 from __future__ import annotations

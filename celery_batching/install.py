@@ -30,8 +30,9 @@ def _before_the_pool(sender: Any, **_: Any) -> None:
 
 @worker_process_init.connect(weak=False)
 def _in_the_pool_process(**_: Any) -> None:
-    from .pool.run_batch import employ_clerk  # noqa: PLC0415
     from .pool.setup import prepare_process  # noqa: PLC0415
 
     if prepare_process():
+        from .pool.run_batch import employ_clerk  # noqa: PLC0415  which a worker of other queues need not load
+
         employ_clerk()

@@ -40,8 +40,7 @@ class BatchRun:
     @property
     def spares_tracers(self) -> bool:
         """Whether up to now no tracer has run for any item, and none will for what it has come to."""
-        self._look_for_observers()
-        direct = all(isinstance(item, DirectItem) and not item.observed for item in self._items)
+        direct = is_unobserved(self._task, BatchTask) and all(isinstance(item, DirectItem) for item in self._items)
         return direct and all(isinstance(outcome, Returned) for outcome in self._ended.values())
 
     def _look_for_observers(self) -> None:

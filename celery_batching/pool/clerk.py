@@ -2,7 +2,7 @@
 and stores the results of the one before.
 
 Only for batches that nobody could tell it of: whose items are all spared Celery's tracer, so that
-no code of the user's runs in it but the model, in the main thread as ever; and that no time limit may end.
+no task code but the model runs for them, in the main thread as ever; and that no time limit may end.
 """
 
 from __future__ import annotations

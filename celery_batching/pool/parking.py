@@ -1,6 +1,7 @@
 """Items that ran out of time, on their way to a job of their own: their tracers wait here, past their prologue.
 
-Only in the main thread of a prefork process: elsewhere nothing runs out of time.
+Only in a prefork process: elsewhere nothing runs out of time. None wait while the clerk gets a batch
+ready: it does so behind a batch without time limits alone, whose start has ended those that waited.
 """
 
 from __future__ import annotations

@@ -16,8 +16,11 @@ LONG_RUN = "BATCHING_TEST_LONG_RUN"
 #: The environment of a worker in which nothing becomes old while a test lasts.
 NEVER_OLD = {AGE_BOUND: "600"}
 
-#: The environment of a worker in which that is so for every run.
-ALL_LONG = {LONG_RUN: "0"}
+#: The seconds that it takes at most for a batch to be sent ahead behind the next.
+SHORT_RUN = "BATCHING_TEST_SHORT_RUN"
+
+#: The environment of a worker in which both hold for every run, also one that a test keeps at its gate.
+ALL_LONG = {LONG_RUN: "0", SHORT_RUN: "600"}
 
 
 def take_bounds() -> None:
@@ -26,3 +29,5 @@ def take_bounds() -> None:
         items.AGE_BOUND_S = float(os.environ[AGE_BOUND])
     if LONG_RUN in os.environ:
         ahead.LONG_RUN_S = float(os.environ[LONG_RUN])
+    if SHORT_RUN in os.environ:
+        ahead.SHORT_RUN_S = float(os.environ[SHORT_RUN])

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from celery import Celery, signals, states
+from celery import Celery, current_app, signals, states
 from celery.app import trace
 from celery.app.task import Task as CeleryTask
 from celery.loaders.app import AppLoader
@@ -18,6 +18,7 @@ from kombu.utils.uuid import uuid
 
 from celery_batching import BatchTask
 from celery_batching._celery_internals import described, is_unobserved, new_success, request_of
+from celery_batching.pool.batch_run import BatchRun
 from celery_batching.pool.direct import DirectItem, new_items
 from celery_batching.pool.messages import BatchPayload, ItemPayload
 
@@ -212,3 +213,33 @@ def test_a_request_is_what_the_tracer_makes(task: BatchTask) -> None:
 
     own = dict(vars(request_of(payload)))
     assert {**seen[0], "ignore_result": own["ignore_result"]} == own
+
+
+def test_a_listener_that_the_model_brings_hears_of_that_batch(task: BatchTask) -> None:
+    """Such as one that a library connects when the first run imports it."""
+    heard: list[str] = []
+    app, before = task.app, current_app._get_current_object()
+
+    def listen(task_id: str, **_: Any) -> None:
+        heard.append(task_id)
+
+    @app.task(base=BatchTask, name="direct.importing", shared=False)
+    def importing(x: list[int]) -> list[int]:
+        signals.task_postrun.connect(listen, weak=False)
+        return x
+
+    payloads = [a_payload(importing, ignore_result=True) for _ in range(2)]
+    run = BatchRun(importing, a_batch(importing)._replace(items=payloads))
+    app.set_current()
+    try:
+        run.begin()
+        assert run.spares_tracers
+        run.run_model()
+        assert not run.spares_tracers
+        report = run.end()
+    finally:
+        signals.task_postrun.disconnect(listen)
+        before.set_current()
+
+    assert [payload.id for payload in payloads] == heard
+    assert [0, 0] == [reply.traced[0] for reply in report.replies]
