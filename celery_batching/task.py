@@ -158,15 +158,12 @@ class BatchTask(_Task):
         **options: Any,
     ) -> Any:
         """Celery's ``apply_async``, in less steps where broker and backend are Redis."""
-        from .client.choice import client_of  # noqa: PLC0415  a worker needs none of it
+        from .client.call import Call  # noqa: PLC0415  a worker needs none of it
+        from .client.choice import send  # noqa: PLC0415
 
-        call = functools.partial(
-            super().apply_async, args, kwargs, link=link, link_error=link_error, shadow=shadow, **options
-        )
-        client = None if producer is not None else client_of(self, options)
-        if client is None:
-            return call(task_id=task_id, producer=producer)
-        return client.send(call, task_id, options.get("ignore_result", self.ignore_result))
+        named = {"link": link, "link_error": link_error, "shadow": shadow}
+        options.update((name, value) for name, value in named.items() if value is not None)
+        return send(Call(self, super().apply_async, args, kwargs, options), task_id, producer)
 
     def delay_many(self, items: Iterable[Any]) -> ResultSet:
         """Send a call for each item, which is its only argument; on Redis in one round trip.

@@ -14,9 +14,10 @@ from ..options import WorkerOptions
 
 if TYPE_CHECKING:
     from ..task import BatchTask
+    from .call import Call
     from .lean import Client
 
-__all__ = ["client_of"]
+__all__ = ["client_of", "send"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +28,24 @@ AGAIN_S = 10.0
 _OF_CELERYS_WAY = ("producer", "publisher", "connection", "reply_to")
 
 _REDIS = ("redis", "rediss")
+
+
+def send(call: Call, task_id: str | None, producer: Any) -> Any:
+    """Send a call, in as few steps as it allows.
+
+    Args:
+        call: of a batch task.
+        task_id: of the caller, if any.
+        producer: of the caller, if any.
+    """
+    if producer is not None:
+        return call.send(task_id=task_id, producer=producer)
+    client = _place_of(call.task.app).settled
+    stencil = None if client is None else client.stencil(call)
+    if client is not None and stencil is not None:
+        return client.send_by_stencil(stencil, call, task_id)
+    client = client_of(call.task, call.options)
+    return call.send(task_id=task_id) if client is None else client.send(call, task_id)
 
 
 def client_of(task: BatchTask, options: dict[str, Any]) -> Client | None:
@@ -49,6 +68,11 @@ class _Place:
         self._client: Client | None = None
         self._settled = False
         self._again_at = 0.0
+
+    @property
+    def settled(self) -> Client | None:
+        """The client, if there is one by now."""
+        return self._client
 
     def client(self, app: Any) -> Client | None:
         """The client; None where the calls take Celery's way."""

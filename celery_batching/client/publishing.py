@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -13,7 +13,7 @@ import redis
 from kombu import Producer
 from kombu.exceptions import OperationalError
 
-from ..transport.publishing import pushing_channel
+from ..transport.publishing import Put, pushing_channel
 from ..transport.pushing import Push
 
 __all__ = ["LeanProducer"]
@@ -60,10 +60,39 @@ class LeanProducer(Producer):
             sent = super().publish(body, **{**options, "declare": None, "retry": False})
         except _LOST:
             return self._publish_by_celery(body, **options)
+        self._on_loss(functools.partial(self._publish_by_celery, body, **options))
+        return sent
+
+    def push(self, key: str, text: str, again: Callable[[], Any]) -> None:
+        """Push a message that is made.
+
+        Args:
+            key: of its list.
+            text: as the list holds it.
+            again: sends it in another way; called where the connection was lost inside a ``together`` block.
+
+        Raises:
+            Exception: it may be there, or not.
+        """
+        channel: Any = self.channel
+        channel.pushing.push(key, text)
+        self._on_loss(again)
+
+    def _on_loss(self, again: Callable[[], Any]) -> None:
         pushes = self._block.pushes
         if pushes and pushes[-1].again is None:
-            pushes[-1].again = functools.partial(self._publish_by_celery, body, **options)
-        return sent
+            pushes[-1].again = again
+
+    @contextmanager
+    def watched(self) -> Iterator[list[Put]]:
+        """Tell what this thread publishes inside the block, where it is one message that is pushed."""
+        channel: Any = self.channel
+        channel.seen.put = None
+        puts: list[Put] = []
+        yield puts
+        if channel.seen.put is not None:
+            puts.append(channel.seen.put)
+            channel.seen.put = None
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -33,8 +33,8 @@ class BatchResult(StockResult):  # type: ignore[misc]
 
     def get(self, timeout: float | None = None, propagate: bool = True, *args: Any, **options: Any) -> Any:
         """As ``AsyncResult.get``."""
-        wanted = {name for name, value in options.items() if value is not None}
-        fits = not args and wanted <= _LOCAL and (timeout is None or timeout >= LEAST_TIMEOUT_S)
+        wanted = options and {name for name, value in options.items() if value is not None}
+        fits = not args and (not wanted or wanted <= _LOCAL) and (timeout is None or timeout >= LEAST_TIMEOUT_S)
         arrival, replies = self._arrival, self._replies
         if arrival is None or replies is None or not replies.live or self._cache or self.parent or not fits:
             self._listens = True
@@ -44,6 +44,9 @@ class BatchResult(StockResult):  # type: ignore[misc]
         if not replies.wait(arrival, timeout):
             raise TimeoutError("The operation timed out.")
         return self.maybe_throw(propagate=propagate, callback=options.get("callback"))
+
+    def _on_fulfilled(self, result: Any) -> Any:
+        return super()._on_fulfilled(result) if self._listens else result
 
     def then(self, *args: Any, **kwargs: Any) -> Any:
         """As ``AsyncResult.then``."""

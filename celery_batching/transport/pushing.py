@@ -6,6 +6,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from redis.exceptions import ConnectionError, RedisError, ResponseError  # noqa: A004 - redis-py's name
@@ -16,10 +18,11 @@ __all__ = ["Push", "Pushing"]
 class Push:
     """One message on its way; ``error`` is what came in its way."""
 
-    __slots__ = ("again", "ended", "error", "packed")
+    __slots__ = ("again", "ended", "error", "key", "text")
 
-    def __init__(self, packed: list[bytes]) -> None:
-        self.packed = packed
+    def __init__(self, key: str, text: str) -> None:
+        self.key = key
+        self.text = text
         self.ended = False
         self.error: Exception | None = None
         self.again: Callable[[], Any] | None = None  # sends it in another way
@@ -57,7 +60,7 @@ class Pushing:
         Raises:
             redis.RedisError: it may be there, or not, where the connection was lost.
         """
-        push = Push(self._connection.pack_command("LPUSH", key, text))
+        push = Push(key, text)
         if self._held.pushes is not None:
             self._held.pushes.append(push)
             return
@@ -101,9 +104,12 @@ class Pushing:
         self._owner = threading.get_ident()
         pushes = list(self._waiting)
         try:
-            self._connection.send_packed_command([part for push in pushes for part in push.packed])
-            for push in pushes:
-                push.end(self._read())
+            runs = [list(run) for _, run in groupby(pushes, attrgetter("key"))]
+            self._connection.send_packed_command([part for run in runs for part in self._packed(run)])
+            for run in runs:
+                error = self._read()
+                for push in run:
+                    push.end(error)
         except BaseException as exc:  # also a Ctrl-C, or what a signal's handler raises: this thread's alone
             self._connection.disconnect()
             lost = exc if isinstance(exc, (RedisError, OSError)) else ConnectionError("interrupted")
@@ -117,6 +123,11 @@ class Pushing:
                 with suppress(ValueError):
                     self._waiting.remove(push)
             self._owner = None
+
+    def _packed(self, run: list[Push]) -> list[bytes]:
+        """One command for messages to the same list."""
+        packed: list[bytes] = self._connection.pack_command("LPUSH", run[0].key, *[push.text for push in run])
+        return packed
 
     def _read(self) -> ResponseError | None:
         try:
