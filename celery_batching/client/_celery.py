@@ -46,6 +46,10 @@ task_stack: Any = _state._task_stack  # type: ignore[attr-defined]
 #: Where their code lies.
 _STOCK_FOLDERS = tuple(f"{Path(package.__file__).parent}/" for package in (celery, kombu))
 
+#: What Celery's saferepr shows as Python's own does.
+_NUMBERS = (int, float, bool, type(None))
+_FEW, _SHORT = 8, 100
+
 assert_will_not_block: Any = result.assert_will_not_block  # type: ignore[attr-defined]
 
 
@@ -159,9 +163,26 @@ def showing(app: Any) -> tuple[Callable[[Any], str], Callable[[Any], str]]:
     """What makes ``argsrepr`` and ``kwargsrepr`` of a message."""
     levels = {} if "task_repr_maxlevels" not in app.conf else {"maxlevels": app.conf.task_repr_maxlevels}
     return (
-        partial(saferepr, maxlen=app.amqp.argsrepr_maxsize, **levels),
-        partial(saferepr, maxlen=app.amqp.kwargsrepr_maxsize, **levels),
+        partial(shown, maxlen=app.amqp.argsrepr_maxsize, **levels),
+        partial(shown, maxlen=app.amqp.kwargsrepr_maxsize, **levels),
     )
+
+
+def shown(value: Any, maxlen: int, **levels: int) -> str:
+    """Celery's ``saferepr``, in less steps for a few numbers and plain texts."""
+    if type(value) is tuple and len(value) <= _FEW and all(_is_plain(one) for one in value):
+        text = repr(value)
+        if len(text) < maxlen:
+            return text
+    shown_by_celery: str = saferepr(value, maxlen, **levels)
+    return shown_by_celery
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind is not str:
+        return kind in _NUMBERS
+    return len(value) <= _SHORT and value.isprintable() and "'" not in value and "\\" not in value
 
 
 class Settings:

@@ -128,6 +128,7 @@ class Batcher:
     def burst(self) -> Iterator[None]:
         """Items that came together are added inside the block: what may leave is decided of all, and not of each."""
         self._in_burst = True
+        self._former.begin_burst()
         try:
             yield
         finally:

@@ -43,15 +43,24 @@ class Former:
         self._reruns = reruns
         self._ceilings = ceilings
         self._release = release
+        self._sizes: dict[Hashable, int] = {}
 
     def decide(self, now: float) -> Decision:
         """What the policy says of the waiting items."""
         return decide(self._buffer.windows.items(), self._limits, now)
 
+    def begin_burst(self) -> None:
+        """From here on to its end, what limits the batches of a key is looked up once."""
+        self._sizes.clear()
+
     def has_filled(self, key: Hashable) -> bool:
-        """Whether the item that came last has made one more batch of this key full."""
+        """Whether the item that came last in a burst has made one more batch of this key full."""
         window = self._buffer.windows.get(key)
-        return window is not None and len(window) % self._limits(key).max_batch_size == 0
+        if window is None:
+            return False
+        if key not in self._sizes:
+            self._sizes[key] = self._limits(key).max_batch_size
+        return len(window) % self._sizes[key] == 0
 
     def next_batch(self, *, only_full: bool) -> RunningBatch | None:
         """The batch that leaves now; None: nothing may leave, or nothing that was full when that was decided."""
