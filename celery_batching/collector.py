@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 __all__ = ["collect_as_usual", "collect_seldom", "collector_paused", "keep_for_good"]
 
@@ -39,6 +41,20 @@ class _Pause:
         self._depth -= 1
         if self._depth == 0 and self._enabled:
             gc.enable()
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """For what is not ours and may take long: on the solo pool the model runs where messages are read."""
+        here = threading.current_thread() is threading.main_thread()
+        if not (here and self._depth and self._enabled):
+            yield
+            return
+        gc.enable()
+        try:
+            yield
+        finally:
+            self._enabled = gc.isenabled()  # the model may have its own mind
+            gc.disable()
 
 
 def keep_for_good() -> None:

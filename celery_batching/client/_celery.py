@@ -28,6 +28,7 @@ __all__ = [
     "assert_will_not_block",
     "detect_environment",
     "has_own_backend",
+    "has_stock_results",
     "is_listened_to",
     "is_plain_redis_backend",
     "is_within_task",
@@ -44,7 +45,7 @@ StockResult: Any = result.AsyncResult
 task_stack: Any = _state._task_stack  # type: ignore[attr-defined]
 
 #: Where their code lies.
-_STOCK_FOLDERS = tuple(f"{Path(package.__file__).parent}/" for package in (celery, kombu))
+_STOCK_FOLDERS = tuple(f"{Path(str(package.__file__)).parent}/" for package in (celery, kombu))
 
 #: What Celery's saferepr shows as Python's own does.
 _NUMBERS = (int, float, bool, type(None))
@@ -69,6 +70,11 @@ class _SparingRedis(_Sparing, RedisBackend):
 def has_own_backend(task: Any) -> bool:
     """Whether the task stores its results elsewhere than its app does."""
     return task._backend is not None
+
+
+def has_stock_results(app: Any) -> bool:
+    """Whether the app's results are Celery's own."""
+    return type(app).AsyncResult is celery.Celery.AsyncResult and app.AsyncResult.__bases__ == (StockResult,)
 
 
 def is_plain_redis_backend(backend: Any) -> bool:
@@ -113,25 +119,27 @@ def makers_of(task: Any, by_celery: Any, producer: Any) -> tuple[Any, ...]:
         producer: it publishes.
     """
     app, channel = task.app, producer.channel
-    # What these objects made once and keep; to ask them for it takes ten times as long.
-    amqp = vars(app)["amqp"]
-    made = vars(amqp)
+    amqp = app.amqp
+    made = vars(amqp)  # once and for all; to ask for each takes ten times as long
     return (
         by_celery,
         task.shadow_name,
         task._get_exec_options,
+        task.AsyncResult,
         app.send_task,
         app.producer_or_acquire,
-        made["create_task_message"],
-        made["send_task_message"],
-        made["router"].route,
+        made.get("create_task_message"),
+        made.get("send_task_message"),
+        getattr(made.get("router"), "route", None),
+        made.get("queues"),
         Producer.publish,
-        Producer._publish,  # type: ignore[attr-defined]
-        Producer._prepare,  # type: ignore[attr-defined]
-        Producer._delivery_details,  # type: ignore[attr-defined]
+        Producer._publish,
+        Producer._prepare,
+        Producer._delivery_details,
         channel.prepare_message,
         channel.basic_publish,
         channel.encode_body,
+        channel.typeof,
         # From here on what they read.
         task.name,
         task._backend,
@@ -168,7 +176,7 @@ def showing(app: Any) -> tuple[Callable[[Any], str], Callable[[Any], str]]:
     )
 
 
-def shown(value: Any, maxlen: int, **levels: int) -> str:
+def shown(value: Any, maxlen: int, **levels: Any) -> str:
     """Celery's ``saferepr``, in less steps for a few numbers and plain texts."""
     if type(value) is tuple and len(value) <= _FEW and all(_is_plain(one) for one in value):
         text = repr(value)

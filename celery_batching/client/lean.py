@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from celery import Celery
 from kombu.utils.uuid import uuid
 
 from ..transport.publishing import is_plain_redis
-from ._celery import is_plain_redis_backend, spare_subscription
+from ._celery import has_stock_results, is_plain_redis_backend, spare_subscription
 from .call import Call
 from .publishing import LeanProducer
 from .replies import Replies
@@ -24,8 +23,8 @@ __all__ = ["Client", "fits"]
 
 def fits(app: Any) -> bool:
     """Whether broker, backend and results of the app are Celery's and kombu's own, on one Redis server each."""
-    stock_result = type(app).AsyncResult is Celery.AsyncResult
-    return stock_result and is_plain_redis(app.connection_for_write()) and is_plain_redis_backend(app.backend)
+    stock = has_stock_results(app) and is_plain_redis(app.connection_for_write())
+    return stock and is_plain_redis_backend(app.backend)
 
 
 class Client:
@@ -35,7 +34,7 @@ class Client:
         Exception: broker or backend cannot be reached.
     """
 
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: Any) -> None:
         self._app = app
         self._producer = LeanProducer(app, app.connection_for_write())
         self._replies = Replies(app)
@@ -69,7 +68,7 @@ class Client:
         """Send a call as ``send`` does, in less steps."""
         task, args, kwargs = call.task, call.args or (), call.kwargs or {}
         if task.typing:
-            task.__header__(*args, **kwargs)
+            task.__header__(*args, **kwargs)  # type: ignore[attr-defined]
         task_id = task_id or uuid()
         if call.ignores_result:
             result, reply_to = task.AsyncResult(task_id), self._app.thread_oid
@@ -80,15 +79,17 @@ class Client:
         try:
             text = stencil.filled(task_id, args, kwargs, reply_to)
             self._producer.push(stencil.key, text, partial(self._send_by_celery, call, task_id, reply_to=reply_to))
-        except Exception:  # noqa: BLE001 - Celery tries again, or raises its own
+        except Exception:
             self._send_by_celery(call, task_id, reply_to=reply_to)
         return result
 
     def _send_by_celery(self, call: Call, task_id: str, **options: Any) -> Any:
+        before = self._stencils.watch(call)
         with self._producer.watched() as puts:
             result = call.send(task_id=task_id, producer=self._producer, **options)
         for put in puts:
-            self._stencils.cut(call, task_id, put)
+            if before is not None:
+                self._stencils.learn(call, before, task_id, put)
         return result
 
     @contextmanager

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kombu import serialization
 from kombu.serialization import dumps as serialized
-from kombu.serialization import registry
 from kombu.utils.json import dumps
 from kombu.utils.uuid import uuid
 
@@ -18,6 +18,8 @@ _HOLES = {
     "headers": {"id": "id", "root_id": "id", "argsrepr": "argsrepr", "kwargsrepr": "kwargsrepr"},
     "properties": {"correlation_id": "id", "reply_to": "reply_to", "delivery_tag": "delivery_tag"},
 }
+
+_registry: Any = serialization.registry  # type: ignore[attr-defined]
 
 #: A text as JSON has it.
 _quoted: Callable[[str], str] = json.encoder.encode_basestring_ascii
@@ -47,9 +49,13 @@ class Stencil:
         self._show_args, self._show_kwargs = shown
         self._channel = channel
         self._no_kwargs = _quoted(self._show_kwargs({}))
-        self._type = message["content-type"]
-        self._serializer = registry.type_to_name.get(self._type)
+        self._type = message["content-type"], message["content-encoding"]
+        self._serializer = _registry.type_to_name.get(self._type[0])
         self._template = _template(message)
+
+    def is_like(self, other: Stencil) -> bool:
+        """Whether the two make the same messages."""
+        return (self.key, self._type, self._template) == (other.key, other._type, other._template)
 
     def makes(self, message: dict[str, Any], task_id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether it makes exactly this message of a call."""
@@ -71,9 +77,9 @@ class Stencil:
             Exception: of the serializer's.
         """
         embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
-        content_type, _, body = serialized((args, kwargs, embedded), self._serializer)
-        if content_type != self._type:
-            raise ValueError(f"{self._serializer} makes {content_type} of this call, and {self._type} of others")
+        *kind, body = serialized((args, kwargs, embedded), self._serializer)
+        if tuple(kind) != self._type:
+            raise ValueError(f"{self._serializer} makes {kind} of this call, and {self._type} of others")
         return self._template % {
             "id": _quoted(task_id),
             "delivery_tag": _quoted(delivery_tag or self._channel._next_delivery_tag()),
@@ -85,6 +91,9 @@ class Stencil:
 
 
 def _template(message: dict[str, Any]) -> str:
+    headers = message["headers"]
+    if headers.get("eta") is not None or headers.get("expires") is not None:
+        raise ValueError("the message tells a time")
     marker = uuid()  # which no message has in it
     holed = {**message, "body": f"{marker}body"}
     for part, holes in _HOLES.items():

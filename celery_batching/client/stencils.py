@@ -1,10 +1,11 @@
-"""The stencils of an app's calls, and when one may be used: where Celery would make the same message but for its holes."""
+"""The stencils of an app's calls, and when one is used: where Celery would make the same message, but for its holes."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Hashable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ..transport.publishing import Put
 from ._celery import Settings, are_stock, is_listened_to, is_within_task, makers_of, routes_alike, showing
@@ -30,6 +31,28 @@ _STEADY = {
 }
 
 
+class Circumstances(NamedTuple):
+    """What the message of a call depends on, beside the call."""
+
+    settings: Settings
+    makers: tuple[Any, ...]
+
+
+_SEQUENCES = (tuple, list, type(None))
+_MAPPINGS = (dict, type(None))
+
+
+@dataclass
+class _Kept:
+    """What is known of the messages of equal calls: ``stencil`` is None where there can be none, and ``sure``
+    when two messages have made the same.
+    """
+
+    circumstances: Circumstances
+    stencil: Stencil | None
+    sure: bool = False
+
+
 class Stencils:
     """Stencils by task and options.
 
@@ -41,34 +64,50 @@ class Stencils:
     def __init__(self, app: Any, producer: Any) -> None:
         self._app = app
         self._producer = producer
-        self._settings: Settings | None = None
-        self._made: dict[Hashable, tuple[tuple[Any, ...], Stencil | None]] = {}
+        self._settings = Settings(app.conf)
+        self._kept: dict[Hashable, _Kept] = {}
 
     def find(self, call: Call) -> Stencil | None:
         """The one for a call; None where Celery has to make its message."""
-        found = self._made.get(_key_of(call))
-        if found is None or is_within_task() or is_listened_to() or not _has_plain_arguments(call):
+        kept = self._kept.get(_key_of(call))
+        if kept is None or not kept.sure or not _is_usual(call):
             return None
-        if self._settings is None or not self._settings.unchanged(self._app.conf):
-            self._made.clear()
-            return None
-        makers, stencil = found
-        return stencil if makers == makers_of(call.task, call.by_celery, self._producer) else None
+        return kept.stencil if kept.circumstances == self._circumstances(call) else None
 
-    def cut(self, call: Call, task_id: str, put: Put) -> None:
-        """Keep one for calls like this one, which Celery has sent."""
+    def watch(self, call: Call) -> Circumstances | None:
+        """Before Celery makes the message of a call: what ``learn`` has to know; None where it learns nothing."""
         key = _key_of(call)
-        if key is None or is_within_task() or is_listened_to() or not _has_plain_arguments(call):
-            return
-        makers = makers_of(call.task, call.by_celery, self._producer)
-        if not self._made:
-            self._settings = Settings(self._app.conf)
-        if len(self._made) >= MOST:
-            self._made.clear()
-        self._made[key] = makers, self._new(call, makers, task_id, put)
+        return self._circumstances(call) if key is not None and _is_usual(call) else None
 
-    def _new(self, call: Call, makers: tuple[Any, ...], task_id: str, put: Put) -> Stencil | None:
-        if not are_stock(makers) or not routes_alike(self._app):
+    def learn(self, call: Call, before: Circumstances, task_id: str, put: Put) -> None:
+        """Learn from a message.
+
+        Args:
+            call: it was sent.
+            before: what ``watch`` gave.
+            task_id: of the call.
+            put: its message.
+        """
+        if before != self.watch(call):
+            return
+        key = _key_of(call)
+        kept = self._kept.get(key)
+        if kept is None or kept.circumstances != before:
+            if len(self._kept) >= MOST:
+                self._kept.clear()
+            self._kept[key] = _Kept(before, self._cut(call, before, task_id, put))
+        elif kept.stencil is not None:
+            new = self._cut(call, before, task_id, put)
+            kept.sure = new is not None and new.is_like(kept.stencil)
+            kept.stencil = kept.stencil if kept.sure else None
+
+    def _circumstances(self, call: Call) -> Circumstances:
+        if not self._settings.unchanged(self._app.conf):
+            self._settings = Settings(self._app.conf)
+        return Circumstances(self._settings, makers_of(call.task, call.by_celery, self._producer))
+
+    def _cut(self, call: Call, circumstances: Circumstances, task_id: str, put: Put) -> Stencil | None:
+        if not are_stock(circumstances.makers) or not routes_alike(self._app):
             return None
         try:
             stencil = Stencil(put.key, put.message, showing(self._app), self._producer.channel)
@@ -90,6 +129,7 @@ def _key_of(call: Call) -> Hashable | None:
     return call.task, ignores, *options
 
 
-def _has_plain_arguments(call: Call) -> bool:
-    """Whether they are what Celery does not refuse."""
-    return type(call.args) in {tuple, list, type(None)} and type(call.kwargs) in {dict, type(None)}
+def _is_usual(call: Call) -> bool:
+    """Whether nobody is told of its message, no task makes it, and its arguments are what Celery does not refuse."""
+    plain = type(call.args) in _SEQUENCES and type(call.kwargs) in _MAPPINGS
+    return plain and not is_listened_to() and not is_within_task()

@@ -125,8 +125,10 @@ class Batcher:
                     self._evaluate()
 
     @contextmanager
-    def burst(self) -> Iterator[None]:
-        """Items that came together are added inside the block: what may leave is decided of all, and not of each."""
+    def burst(self, last: bool) -> Iterator[None]:
+        """What may leave is decided of all that are added inside the block; ``last``: the broker has no more."""
+        if last:
+            self._quiet.end()  # until the model runs
         self._in_burst = True
         self._former.begin_burst()
         try:

@@ -19,13 +19,13 @@ logger = logging.getLogger(__name__)
 _TIMED_OUT = ("delivery acknowledgement on channel", "timed out")
 
 
-def lease_connections(consumer: Any, lease_s: float, burst: Callable[[], AbstractContextManager[None]]) -> None:
+def lease_connections(consumer: Any, lease_s: float, burst: Callable[[bool], AbstractContextManager[None]]) -> None:
     """Let each connection on which the worker consumes from now on use leases.
 
     Args:
         consumer: Celery's consumer, before it starts.
         lease_s: seconds the worker may stand still before others take what it holds.
-        burst: entered around the delivery of messages that came together.
+        burst: entered around the delivery of messages that came together; told whether they were the last ones.
     """
     missing = missing_names()
     if missing:

@@ -32,6 +32,10 @@ class Quiet:
         if self._wanted:
             self._wanted = QUIET_MOMENTS
 
+    def end(self) -> None:
+        """The broker says that it has no more."""
+        self._wanted = 0
+
     def pass_moment(self) -> None:
         """No message has come for a moment."""
         self._wanted = max(self._wanted - 1, 0)

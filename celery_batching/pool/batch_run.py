@@ -6,6 +6,7 @@ import logging
 import pickle
 
 from .._celery_internals import exception_info, is_unobserved
+from ..collector import collector_paused
 from ..core.outcomes import UNFINISHED, Outcome, Returned
 from ..task import BatchTask
 from .direct import DirectItem
@@ -57,7 +58,9 @@ class BatchRun:
     def run_model(self) -> None:
         """Run the model for all that wait at the body."""
         waiting = [item for item in self._items if item.waits]
-        for item, outcome in zip(waiting, self._model.outcomes(waiting), strict=True):
+        with collector_paused.lifted():
+            outcomes = self._model.outcomes(waiting)
+        for item, outcome in zip(waiting, outcomes, strict=True):
             if outcome is UNFINISHED:
                 park(item)
             else:

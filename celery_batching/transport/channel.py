@@ -11,7 +11,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from queue import Empty
 from typing import Any, NamedTuple
 
@@ -115,7 +115,13 @@ class Leased(_Base):  # type: ignore[misc]
 
     def _brpop_read(self, **options: Any) -> bool:  # noqa: ARG002 - kombu's signature
         with collector_paused:
-            self._read_answer()
+            try:
+                self._read_answer()
+            except Empty:
+                if self._asking.state is State.WAITING:
+                    with self._burst():
+                        pass  # nothing has come, and those who waited for more need not
+                raise
             self._deliver_arrived()
         return True
 
@@ -173,9 +179,13 @@ class Leased(_Base):  # type: ignore[misc]
         """Give them to their consumers; where one raises, the others come with the next look."""
         if not self._arrived:
             return
-        with self.connection.client.leasing.burst():
+        with self._burst():
             while self._arrived:
                 self._deliver(*self._arrived.popleft())
+
+    def _burst(self) -> AbstractContextManager[None]:
+        burst: AbstractContextManager[None] = self.connection.client.leasing.burst(self._asking.state is State.WAITING)
+        return burst
 
     def _deliver(self, queue: str, tag: str, raw: bytes, payload: Any) -> None:
         self.qos.popped(tag)

@@ -35,12 +35,12 @@ class Leasing:
     Args:
         node: the worker's name, for people to read.
         seconds: how long the worker may stand still before others take what it holds.
-        burst: entered around the delivery of messages that came together.
+        burst: entered around the delivery of messages that came together; told whether the broker has no more.
     """
 
     node: str
     seconds: float
-    burst: Callable[[], AbstractContextManager[None]] = nullcontext
+    burst: Callable[[bool], AbstractContextManager[Any]] = nullcontext
 
 
 class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]

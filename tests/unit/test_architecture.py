@@ -35,6 +35,7 @@ PUBLIC = {
     "celery.worker.control",
     "kombu",
     "kombu.exceptions",
+    "kombu.serialization",
     "kombu.utils.compat",
     "kombu.utils.json",
     "kombu.utils.uuid",
