@@ -31,6 +31,7 @@ __all__ = [
     "has_stock_results",
     "is_listened_to",
     "is_plain_redis_backend",
+    "is_told_when_sent",
     "is_within_task",
     "makers_of",
     "routes_alike",
@@ -108,6 +109,12 @@ def is_within_task() -> bool:
 def is_listened_to() -> bool:
     """Whether somebody is told of each message."""
     return any(signal.receivers for signal in _LISTENED)
+
+
+def is_told_when_sent(app: Any) -> bool:
+    """Whether somebody is told of each message when it has left."""
+    told = signals.after_task_publish.receivers or signals.task_sent.receivers
+    return bool(told or app.conf.task_send_sent_event)
 
 
 def makers_of(task: Any, by_celery: Any, producer: Any) -> tuple[Any, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 from kombu.utils.uuid import uuid
 
 from ..transport.publishing import is_plain_redis
-from ._celery import has_stock_results, is_plain_redis_backend, spare_subscription
+from ._celery import has_stock_results, is_plain_redis_backend, is_told_when_sent, spare_subscription
 from .call import Call
 from .publishing import LeanProducer
 from .replies import Replies
@@ -94,6 +94,9 @@ class Client:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Let the calls that this thread sends inside the block leave at its end, in one round trip."""
-        with self._producer.together():
+        """Let the calls that this thread sends inside the block leave at its end, in one round trip.
+
+        Each leaves by itself where somebody is told of it then.
+        """
+        with nullcontext() if is_told_when_sent(self._app) else self._producer.together():
             yield

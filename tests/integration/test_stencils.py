@@ -336,6 +336,23 @@ def test_many_calls_by_stencils(start_worker: WorkerFixture, monkeypatch: pytest
         assert double.apply_async((7,), ignore_result=True).get(timeout=1) is None
 
 
+def test_who_is_told_of_many_calls_is_told_when_they_have_left(sent: Sent) -> None:
+    """As of single ones: the message is on its list by then."""
+    there: list[int] = []
+
+    def hear(**_: Any) -> None:
+        there.append(sent.live.broker.client.llen(sent.live.site.queue))
+
+    sent.learn()
+    sent.newest()
+    signals.after_task_publish.connect(hear)
+    try:
+        sent.double.delay_many([1, 2, 3])
+    finally:
+        signals.after_task_publish.disconnect(hear)
+    assert [1, 2, 3] == there
+
+
 def test_the_broker_was_away(
     open_site: SiteFixture, start_redis: RedisFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
