@@ -1,4 +1,7 @@
-"""Pushes messages to their lists: those of concurrent threads leave in one round trip, on one connection."""
+"""Pushes messages to their lists: those of concurrent threads leave in one round trip, on one connection.
+
+Those for the same list are one command, so the server takes all of them or none.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,10 @@ from typing import Any
 from redis.exceptions import ConnectionError, RedisError, ResponseError  # noqa: A004 - redis-py's name
 
 __all__ = ["Push", "Pushing"]
+
+
+#: The most messages in one command; a server refuses one of a million words, and answers nobody meanwhile.
+MOST_IN_ONE = 500
 
 
 class Push:
@@ -104,7 +111,7 @@ class Pushing:
         self._owner = threading.get_ident()
         pushes = list(self._waiting)
         try:
-            runs = [list(run) for _, run in groupby(pushes, attrgetter("key"))]
+            runs = list(_runs(pushes))
             self._connection.send_packed_command([part for run in runs for part in self._packed(run)])
             for run in runs:
                 error = self._read()
@@ -135,3 +142,11 @@ class Pushing:
         except ResponseError as exc:
             return exc
         return None
+
+
+def _runs(pushes: list[Push]) -> Iterator[list[Push]]:
+    """Messages that go to the same list in one command, in their order."""
+    for _, same in groupby(pushes, attrgetter("key")):
+        run = list(same)
+        for start in range(0, len(run), MOST_IN_ONE):
+            yield run[start : start + MOST_IN_ONE]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError, ResponseError  # noqa: A004 - redis-py's name
 
-from celery_batching.transport.pushing import Pushing
+from celery_batching.transport.pushing import MOST_IN_ONE, Pushing
 
 
 class Wire:
@@ -51,6 +51,32 @@ def test_an_error_of_one_message_is_its_own() -> None:
     assert [None, "WRONGTYPE", None] == [push.error and str(push.error) for push in pushes]
     assert [["LPUSH a text", "LPUSH b text", "LPUSH c text"]] == wire.sent
     assert 0 == wire.lost
+
+
+def test_messages_for_one_list_are_one_command() -> None:
+    """In their order; what goes to another list stands between them."""
+    wire = Wire()
+    pushing = Pushing(wire)
+    wire.answers = [2, ResponseError("OOM"), 1]
+    with pushing.held() as pushes:
+        for key, text in (("a", "1"), ("a", "2"), ("b", "3"), ("b", "4"), ("a", "5")):
+            pushing.push(key, text)
+    assert [["LPUSH a 1 2", "LPUSH b 3 4", "LPUSH a 5"]] == wire.sent
+    assert [None, None, "OOM", "OOM", None] == [push.error and str(push.error) for push in pushes]
+
+
+def test_no_command_is_too_long() -> None:
+    """A long list of calls is several commands, still in one round trip."""
+    wire = Wire()
+    pushing = Pushing(wire)
+    with pushing.held():
+        for number in range(2 * MOST_IN_ONE + 1):
+            pushing.push("a", str(number))
+    (sent,) = wire.sent
+    assert [MOST_IN_ONE, MOST_IN_ONE, 1] == [len(command.split()) - 2 for command in sent]
+    assert [str(number) for number in range(2 * MOST_IN_ONE + 1)] == [
+        word for command in sent for word in command.split()[2:]
+    ]
 
 
 def test_a_lost_connection_is_told_to_those_without_an_answer() -> None:
