@@ -39,6 +39,7 @@ class Client:
         self._producer = LeanProducer(app, app.connection_for_write())
         self._replies = Replies(app)
         self._stencils = Stencils(app, self._producer)
+        self._stock_class = app.AsyncResult
         self._result_class = app.subclass_with_self(BatchResult, name="AsyncResult", reverse="AsyncResult")
 
     def send(self, call: Call, task_id: str | None) -> Any:
@@ -54,8 +55,7 @@ class Client:
         arrival = self._replies.expect(task_id)
         spare_subscription(self._app.backend, LeanProducer)
         result = self._send_by_celery(call, task_id, reply_to=self._replies.channel)
-        stock_class: Any = self._app.AsyncResult
-        if type(result) is stock_class:  # else the task makes results of its own
+        if type(result) is self._stock_class:  # else the task makes results of its own
             result.__class__ = self._result_class
             result.await_reply(arrival, self._replies)
         return result

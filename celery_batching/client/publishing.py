@@ -21,8 +21,9 @@ __all__ = ["LeanProducer"]
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 
 
-class _Block(threading.local):
-    pushes: list[Push] | None = None
+class _Thread(threading.local):
+    pushes: list[Push] | None = None  # in a ``together`` block
+    serializer: str | None = None  # of the last message
 
 
 class LeanProducer(Producer):
@@ -44,7 +45,7 @@ class LeanProducer(Producer):
         self._app = app
         # By identity, since kombu takes long to compare queues.
         self._declared: WeakValueDictionary[int, Any] = WeakValueDictionary()
-        self._block = _Block()
+        self._thread = _Thread()
         super().__init__(pushing_channel(connection), auto_declare=False)
 
     def publish(self, body: Any, *args: Any, **options: Any) -> Any:
@@ -56,6 +57,7 @@ class LeanProducer(Producer):
             sent = self._publish_by_celery(body, **options)
             self._declared.update((id(entity), entity) for entity in declare if not _expires(entity))
             return sent
+        self._thread.serializer = options.get("serializer") or self.serializer
         try:
             sent = super().publish(body, **{**options, "declare": None, "retry": False})
         except _LOST:
@@ -79,7 +81,7 @@ class LeanProducer(Producer):
         self._on_loss(again)
 
     def _on_loss(self, again: Callable[[], Any]) -> None:
-        pushes = self._block.pushes
+        pushes = self._thread.pushes
         if pushes and pushes[-1].again is None:
             pushes[-1].again = again
 
@@ -91,7 +93,7 @@ class LeanProducer(Producer):
         puts: list[Put] = []
         yield puts
         if channel.seen.put is not None:
-            puts.append(channel.seen.put)
+            puts.append(channel.seen.put._replace(serializer=self._thread.serializer))
             channel.seen.put = None
 
     @contextmanager
@@ -103,11 +105,11 @@ class LeanProducer(Producer):
         """
         channel: Any = self.channel
         with channel.pushing.held() as pushes:
-            self._block.pushes = pushes
+            self._thread.pushes = pushes
             try:
                 yield
             finally:
-                self._block.pushes = None
+                self._thread.pushes = None
         for push in pushes:
             if isinstance(push.error, _LOST) and push.again is not None:
                 push.again()

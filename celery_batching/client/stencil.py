@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kombu import serialization
 from kombu.serialization import dumps as serialized
 from kombu.utils.json import dumps
 from kombu.utils.uuid import uuid
+
+from ..transport.publishing import Put
 
 __all__ = ["Stencil"]
 
@@ -19,8 +20,6 @@ _HOLES = {
     "properties": {"correlation_id": "id", "reply_to": "reply_to", "delivery_tag": "delivery_tag"},
 }
 
-_registry: Any = serialization.registry  # type: ignore[attr-defined]
-
 #: A text as JSON has it.
 _quoted: Callable[[str], str] = json.encoder.encode_basestring_ascii
 
@@ -29,8 +28,7 @@ class Stencil:
     """Makes the text of a message as Celery and kombu would, for calls that differ in little.
 
     Args:
-        key: of the list that the message was put on.
-        message: what was put there, by one of these calls.
+        put: the message of one of these calls.
         shown: Celery's ``argsrepr`` and ``kwargsrepr`` of a value.
         channel: kombu's, which put it there.
 
@@ -40,22 +38,22 @@ class Stencil:
 
     def __init__(
         self,
-        key: str,
-        message: dict[str, Any],
+        put: Put,
         shown: tuple[Callable[[Any], str], Callable[[Any], str]],
         channel: Any,
     ) -> None:
-        self.key = key
+        self.key = put.key
         self._show_args, self._show_kwargs = shown
         self._channel = channel
         self._no_kwargs = _quoted(self._show_kwargs({}))
-        self._type = message["content-type"], message["content-encoding"]
-        self._serializer = _registry.type_to_name.get(self._type[0])
-        self._template = _template(message)
+        self._type = put.message["content-type"], put.message["content-encoding"]
+        self._serializer = put.serializer
+        self._template = _template(put.message)
 
     def is_like(self, other: Stencil) -> bool:
         """Whether the two make the same messages."""
-        return (self.key, self._type, self._template) == (other.key, other._type, other._template)
+        mine, others = ((one.key, one._serializer, one._type, one._template) for one in (self, other))
+        return mine == others
 
     def makes(self, message: dict[str, Any], task_id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether it makes exactly this message of a call."""

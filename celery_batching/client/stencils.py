@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..transport.publishing import Put
-from ._celery import Settings, are_stock, is_listened_to, is_within_task, makers_of, routes_alike, showing
+from ._celery import (
+    Makers,
+    Settings,
+    has_stock_amqp,
+    is_listened_to,
+    is_within_task,
+    makers_of,
+    showing,
+    steady_routes,
+)
 from .call import Call
 from .stencil import Stencil
 
@@ -35,7 +44,7 @@ class Circumstances(NamedTuple):
     """What the message of a call depends on, beside the call."""
 
     settings: Settings
-    makers: tuple[Any, ...]
+    makers: Makers
 
 
 _SEQUENCES = (tuple, list, type(None))
@@ -44,13 +53,25 @@ _MAPPINGS = (dict, type(None))
 
 @dataclass
 class _Kept:
-    """What is known of the messages of equal calls: ``stencil`` is None where there can be none, and ``sure``
-    when two messages have made the same.
+    """What is known of the messages of calls that are alike.
+
+    Attributes:
+        task: by its identity they are known.
+        circumstances: under which it is true.
+        routes: what the router's maps say of the task, as it is kept there and as it was.
+        stencil: None where there can be none.
+        sure: whether a second message has made the same stencil.
     """
 
+    task: Any
     circumstances: Circumstances
+    routes: list[tuple[Any, Any]]
     stencil: Stencil | None
     sure: bool = False
+
+    def holds(self, circumstances: Circumstances) -> bool:
+        """Whether it is true now."""
+        return self.circumstances == circumstances and all(now == then for now, then in self.routes)
 
 
 class Stencils:
@@ -72,7 +93,7 @@ class Stencils:
         kept = self._kept.get(_key_of(call))
         if kept is None or not kept.sure or not _is_usual(call):
             return None
-        return kept.stencil if kept.circumstances == self._circumstances(call) else None
+        return kept.stencil if kept.holds(self._circumstances(call)) else None
 
     def watch(self, call: Call) -> Circumstances | None:
         """Before Celery makes the message of a call: what ``learn`` has to know; None where it learns nothing."""
@@ -92,10 +113,12 @@ class Stencils:
             return
         key = _key_of(call)
         kept = self._kept.get(key)
-        if kept is None or kept.circumstances != before:
+        if kept is None or not kept.holds(before):
             if len(self._kept) >= MOST:
                 self._kept.clear()
-            self._kept[key] = _Kept(before, self._cut(call, before, task_id, put))
+            routes = steady_routes(self._app, call.task.name)
+            new = None if routes is None else self._cut(call, before, task_id, put)
+            self._kept[key] = _Kept(call.task, before, routes or [], new)
         elif kept.stencil is not None:
             new = self._cut(call, before, task_id, put)
             kept.sure = new is not None and new.is_like(kept.stencil)
@@ -107,10 +130,11 @@ class Stencils:
         return Circumstances(self._settings, makers_of(call.task, call.by_celery, self._producer))
 
     def _cut(self, call: Call, circumstances: Circumstances, task_id: str, put: Put) -> Stencil | None:
-        if not are_stock(circumstances.makers) or not routes_alike(self._app):
+        stock = circumstances.makers.are_stock() and has_stock_amqp(self._app)
+        if not stock or self._app.conf.task_send_sent_event:
             return None
         try:
-            stencil = Stencil(put.key, put.message, showing(self._app), self._producer.channel)
+            stencil = Stencil(put, showing(self._app), self._producer.channel)
             return stencil if stencil.makes(put.message, task_id, call.args or (), call.kwargs or {}) else None
         except Exception as exc:  # whatever is strange about it, Celery makes such messages
             logger.debug("No stencil for calls of %s: %r", call.task.name, exc)
@@ -118,15 +142,14 @@ class Stencils:
 
 
 def _key_of(call: Call) -> Hashable | None:
-    """Equal for calls whose messages are made alike."""
-    ignores = call.task.ignore_result
+    """Equal for calls whose messages are made alike; the task need not be hashable."""
+    kind = id(call.task), call.task.ignore_result
     if not call.options:
-        return call.task, ignores
+        return kind
     if not all(type(value) in _STEADY.get(name, ()) for name, value in call.options.items()):
         return None
     # 1, 1.0 and True are equal, and no messages of them are.
-    options = [(name, type(value), value) for name, value in sorted(call.options.items())]
-    return call.task, ignores, *options
+    return *kind, *((name, repr(value)) for name, value in sorted(call.options.items()))
 
 
 def _is_usual(call: Call) -> bool:

@@ -73,7 +73,7 @@ class Batcher:
         self._running: dict[str, RunningBatch] = {}
         self._open = False
         self._claiming = False
-        self._evaluating = self._in_burst = False
+        self._evaluating = False
         self._alarm = Alarm(consumer, self._ring)
         self._generation = 0
         self._blocks_reading = slots.block_the_loop
@@ -121,20 +121,18 @@ class Batcher:
             if self._holdings.take_in(item.payload, life_of(self._consumer)):
                 self._buffer.add(item)
                 self._quiet.disturb()
-                if not self._in_burst or self._former.has_filled(item.key):
+                if not self._quiet.in_burst or self._former.has_filled(item.key):
                     self._evaluate()
 
     @contextmanager
     def burst(self, last: bool) -> Iterator[None]:
         """What may leave is decided of all that are added inside the block; ``last``: the broker has no more."""
-        if last:
-            self._quiet.end()  # until the model runs
-        self._in_burst = True
+        self._quiet.begin_burst(last=last)
         self._former.begin_burst()
         try:
             yield
         finally:
-            self._in_burst = False
+            self._quiet.end_burst()
             with self._lock:
                 self._evaluate()
 
@@ -153,7 +151,7 @@ class Batcher:
     def snapshot(self) -> dict[str, Any]:
         """What is waiting and running, for ``inspect stats``; what has not begun waits."""
         with self._lock:
-            sent = list(self._running.values())
+            sent = self._running.values()
             return {
                 "waiting": len(self._buffer) + sum(len(batch.requests) for batch in sent if not batch.began),
                 "running": [

@@ -1,4 +1,6 @@
-"""Whether the broker's backlog is read: where the model runs in the event loop's thread, nothing is read meanwhile."""
+"""Whether all that the broker has is read: what came together is decided of together, and where the model runs in
+the event loop's thread, nothing was read meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,30 @@ QUIET_MOMENTS = 2
 
 
 class Quiet:
-    """Counts the quiet moments since the model has run; where it runs elsewhere, there is nothing to count."""
+    """Counts the quiet moments since the model has run; where it runs elsewhere, there is nothing to count.
+
+    Attributes:
+        in_burst: whether messages that came together are being delivered.
+    """
 
     def __init__(self) -> None:
         self._wanted = 0
+        self.in_burst = False
 
     @property
     def reached(self) -> bool:
         """Whether nothing more is to be read first."""
-        return not self._wanted
+        return not self._wanted and not self.in_burst
+
+    def begin_burst(self, *, last: bool) -> None:
+        """Messages that came together are delivered from now on; ``last``: the broker says that it has no more."""
+        self.in_burst = True
+        if last:
+            self._wanted = 0  # until the model runs
+
+    def end_burst(self) -> None:
+        """All of them are delivered."""
+        self.in_burst = False
 
     def lose(self) -> None:
         """The model has run, and messages may have come meanwhile."""
@@ -31,10 +48,6 @@ class Quiet:
         """A message has come."""
         if self._wanted:
             self._wanted = QUIET_MOMENTS
-
-    def end(self) -> None:
-        """The broker says that it has no more."""
-        self._wanted = 0
 
     def pass_moment(self) -> None:
         """No message has come for a moment."""

@@ -10,6 +10,7 @@ them, and takes the expiry of a queue away.
 from __future__ import annotations
 
 import enum
+import json
 import logging
 import time
 from collections.abc import Sequence
@@ -63,7 +64,7 @@ class Answer(NamedTuple):
 
     lost: bool
     """Whether the holder has no lease any more."""
-    messages: list[tuple[int, bytes, bytes]]
+    messages: list[tuple[int, str, bytes]]
     """The list, the tag and the text of each."""
     junk: list[tuple[int, bytes]]
     """The list and the text of what is no message, and is on the list no more."""
@@ -152,6 +153,7 @@ def _reply(connection: Any) -> Any:
 def _answer(reply: list[Any]) -> Answer:
     if not reply[0]:
         return Answer(lost=True, messages=[], junk=[])
-    _, taken, junk = reply
-    messages = zip(taken[::3], taken[1::3], taken[2::3], strict=True)
+    _, text, taken, junk = reply
+    about = json.loads(text) if taken else []
+    messages = zip(about[::2], about[1::2], taken, strict=True)
     return Answer(False, list(messages), list(zip(junk[::2], junk[1::2], strict=True)))

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from queue import Empty
 from typing import Any, NamedTuple
 
@@ -115,17 +115,16 @@ class Leased(_Base):  # type: ignore[misc]
 
     def _brpop_read(self, **options: Any) -> bool:  # noqa: ARG002 - kombu's signature
         with collector_paused:
-            try:
-                self._read_answer()
-            except Empty:
-                if self._asking.state is State.WAITING:
-                    with self._burst():
-                        pass  # nothing has come, and those who waited for more need not
-                raise
-            self._deliver_arrived()
-        return True
+            if self._read_answer():
+                self._deliver_arrived()
+                return True
+            if self._asking.state is State.WAITING:
+                with self._burst():
+                    pass  # nothing has come, and those who waited for more need not
+        raise Empty
 
-    def _read_answer(self) -> None:
+    def _read_answer(self) -> bool:
+        """Whether messages have come."""
         connection = self.client.connection
         try:
             answer = self._asking.read(connection)
@@ -135,25 +134,23 @@ class Leased(_Base):  # type: ignore[misc]
         finally:
             self._brpop_sent_at = None
         if answer is None:
-            raise Empty
+            return False
         if answer.lost:
             self._give_up()
         for number, raw in answer.junk:
             report_junk(self._asked[number], raw)
-        if not answer.messages:
-            raise Empty
-        tags = [tag.decode() for _, tag, _ in answer.messages]
+        tags = [tag for _, tag, _ in answer.messages]
         payloads = loaded([raw for _, _, raw in answer.messages], tags)
         for (number, _, raw), tag, payload in zip(answer.messages, tags, payloads, strict=True):
             queue = self._asked[number].rsplit(self.sep, 1)[0]
             self._queue_cycle.rotate(queue)
             self._arrived.append(_Arrived(queue, tag, raw, payload))
+        return bool(answer.messages)
 
     def return_unread(self) -> None:
         """Nothing is consumed any more: put back what was asked for and has not reached its consumer."""
         if self._in_poll and self._asking.state is State.ASKED:
-            with suppress(Empty):
-                self._read_answer()
+            self._read_answer()
         while self._arrived:  # each before all others of its queue, so the first goes last
             self._deliver(*self._arrived.pop())
 

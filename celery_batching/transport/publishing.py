@@ -14,10 +14,17 @@ __all__ = ["Put", "is_plain_redis", "pushing_channel"]
 
 
 class Put(NamedTuple):
-    """What kombu put on a list."""
+    """What kombu put on a list.
+
+    Attributes:
+        key: of the list.
+        message: what is there, in JSON.
+        serializer: of its body, by the name that kombu was given.
+    """
 
     key: str
     message: dict[str, Any]
+    serializer: str | None = None
 
 
 class _Seen(threading.local):

@@ -28,8 +28,9 @@ class Push:
     __slots__ = ("again", "ended", "error", "key", "text")
 
     def __init__(self, key: str, text: str) -> None:
-        self.key = key
-        self.text = text
+        # Encoded here, where what cannot be is its caller's alone.
+        self.key = key.encode()
+        self.text = text.encode()
         self.ended = False
         self.error: Exception | None = None
         self.again: Callable[[], Any] | None = None  # sends it in another way

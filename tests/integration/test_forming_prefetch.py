@@ -59,6 +59,20 @@ def test_what_comes_together_leaves_together(start_worker: WorkerFixture, pool: 
     assert [(1, "idle"), (10, "idle")] == [(batch.size, batch.reason) for batch in batches_of(worker, 11)]
 
 
+def test_a_batch_that_fills_does_not_send_another_that_grows(start_worker: WorkerFixture) -> None:
+    """Of what solo reads after a run, a part is full before the older rest has come: that still leaves together."""
+    worker = start_worker("forming", pool="solo")
+    large, greedy = worker.task("large"), worker.task("greedy")
+    assert 0 == large.delay(0).get(timeout=40)
+
+    with busy(worker, large) as running:
+        results = [large.delay(0), *[greedy.delay(x) for x in range(4)], *[large.delay(x) for x in range(1, 32)]]
+
+    assert 0 == running.get(timeout=40)
+    assert [0, 0, 2, 4, 6, *range(2, 64, 2)] == [one.get(timeout=40) for one in results]
+    assert [1, 1, 4, 32] == sorted(batch.size for batch in batches_of(worker, 38))
+
+
 @pytest.mark.parametrize(("broker", "settings"), BROKERS)
 def test_the_next_batch_fills_while_one_runs(
     start_worker: WorkerFixture, broker: str, settings: dict[str, Any]

@@ -94,6 +94,25 @@ def test_what_is_no_message_is_dropped_and_told(
     assert "bytes" in told[0]
 
 
+def test_a_tag_that_is_no_text_is_dropped_and_told(
+    live: LiveSite, record: Record, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It could not be acknowledged, and would come for ever; a tag may be any text."""
+    good = ["a", "é", "€ \U0001f600", 'with "quotes"']
+    bad = [b"\xff\xfe", b"\xc3\xe2\x82\xac\xa9", b"\xed\xa0\x80", b"\xc0\x80"]
+    message = b'{"body": "", "properties": {"delivery_tag": %b, "delivery_info": {"exchange": "", "routing_key": "q"}}}'
+    for tag in [*(json.dumps(tag, ensure_ascii=False).encode() for tag in good), *(b'"%b"' % tag for tag in bad)]:
+        live.broker.client.lpush("q", message % tag)
+    with leased(live.broker.url) as connection:
+        inbox = Inbox(connection, "q")
+        inbox.wait_for(len(good))
+        assert good == [one.delivery_tag for one in inbox.messages]
+        for one in inbox.messages:
+            one.ack()
+        wait_until(lambda: not record.unacked, "all are acknowledged", saw=lambda: record.unacked)
+    assert len(bad) == len([one for one in caplog.messages if "no message from the list q" in one])
+
+
 def test_all_keys_carry_the_prefix(live: LiveSite) -> None:
     """With `global_keyprefix` every key that is written begins with it."""
     options = {"global_keyprefix": "app:"}

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import functools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FunctionType
 from typing import Any
 
 import kombu
 import pytest
-from celery import Celery, signals
+from celery import Celery, Task, signals
+from celery.app.amqp import AMQP
 from celery.app.defaults import DEFAULTS
+from celery.app.routes import Router
 from celery.result import AsyncResult
+from kombu import serialization
 from kombu.exceptions import EncodeError
 
+from celery_batching import BatchTask
 from celery_batching.client.stencil import Stencil
 from tests.support.redis_server import RedisServer
 from tests.support.sites import LiveSite
+from tests.support.task_events import monitor
+from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
 SiteFixture = Callable[..., LiveSite]
@@ -172,6 +182,15 @@ def test_who_listens_is_told_of_each(sent: Sent, signal: str) -> None:
     assert made + 1 == sent.made, "when it has gone the stencil is right again"
 
 
+def test_task_sent_is_told_of_each(sent: Sent) -> None:
+    """Whether the setting was there first or comes later."""
+    sent.app.conf.task_send_sent_event = True
+    with monitor(sent.app) as events, nothing_made(sent):
+        ids = [sent.double.delay(x).id for x in range(LEARNED_FROM + 4)]
+        wait_until(lambda: len(events()) >= len(ids), "each is told", saw=events)
+        assert [("task-sent", one) for one in ids] == [(event["type"], event["uuid"]) for event in events()]
+
+
 def test_a_setting_that_changes_holds_from_the_next_call_on(sent: Sent) -> None:
     """As in Celery, which reads some of them for each call."""
     sent.learn()
@@ -190,36 +209,238 @@ def test_a_setting_that_changes_holds_from_the_next_call_on(sent: Sent) -> None:
     assert 8 == result.get()
 
 
-def wrap(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Wrap a function as monitoring libraries do; its calls."""
-    calls: list[Any] = []
-    function = getattr(owner, name)
+class Proxy:
+    """A wrapper that pretends to be what it wraps, as wrapt's do: in all its attributes, and in comparisons."""
+
+    def __init__(self, wrapped: Any, calls: list[Any]) -> None:
+        """Note each call."""
+        self.wrapped = wrapped
+        self.calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.wrapped, name)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.wrapped == other)
+
+    def __hash__(self) -> int:
+        return hash(self.wrapped)
+
+    def __get__(self, instance: Any, owner: type) -> Proxy:
+        return self if instance is None else Proxy(self.wrapped.__get__(instance, owner), self.calls)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls.append(kwargs)
+        return self.wrapped(*args, **kwargs)
+
+
+def wrapped_plainly(function: Any, calls: list[Any]) -> Any:
+    """As most libraries do it."""
 
     @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         calls.append(kwargs)
         return function(*args, **kwargs)
 
-    monkeypatch.setattr(owner, name, wrapped)
-    return calls
+    return wrapper
+
+
+OWNERS: dict[str, tuple[Any, str]] = {
+    "app": (Celery, "send_task"),
+    "task": (Task, "apply_async"),
+    "producer": (kombu.Producer, "publish"),
+}
 
 
 @pytest.mark.parametrize("early", [True, False])
-@pytest.mark.parametrize("owner", ["app", "task", "producer"])
-def test_who_wraps_celery_sees_each_call(sent: Sent, monkeypatch: pytest.MonkeyPatch, owner: str, early: bool) -> None:
-    """Before the first call, or later."""
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("wrapper", [wrapped_plainly, Proxy])
+def test_who_wraps_celery_sees_each_call(
+    sent: Sent, monkeypatch: pytest.MonkeyPatch, wrapper: Callable[..., Any], owner: str, early: bool
+) -> None:
+    """As monitoring libraries do, before the first call or later."""
     if not early:
         sent.learn()
-    owners: dict[str, tuple[Any, str]] = {
-        "app": (Celery, "send_task"),
-        "task": (sent.app.Task.__mro__[1], "apply_async"),
-        "producer": (kombu.Producer, "publish"),
-    }
-    calls = wrap(*owners[owner], monkeypatch)
+    calls: list[Any] = []
+    cls, name = OWNERS[owner]
+    monkeypatch.setattr(cls, name, wrapper(getattr(cls, name), calls))
     with nothing_made(sent):
         for x in range(LEARNED_FROM + 2):
             sent.double.delay(x)
     assert LEARNED_FROM + 2 <= len(calls)
+
+
+def test_code_that_is_replaced_in_its_place_sees_each_call(sent: Sent) -> None:
+    """As instrumentation does that changes functions themselves."""
+    sent.learn()
+    told: list[Any] = []
+
+    def send_task(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.told.append(args)
+        return self.original(self, *args, **kwargs)
+
+    function: Any = Celery.send_task
+    code, original = function.__code__, FunctionType(function.__code__, function.__globals__, "send_task")
+    original.__defaults__, original.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    sent.app.told, sent.app.original = told, original  # type: ignore[attr-defined]
+    function.__code__ = send_task.__code__
+    try:
+        with nothing_made(sent):
+            sent.double.delay(1)
+    finally:
+        function.__code__ = code
+    assert 1 == len(told)
+
+
+tenant: ContextVar[str] = ContextVar("tenant", default="a")
+
+
+class TenantAMQP(AMQP):
+    """Notes the tenant in each message."""
+
+    def send_task_message(self, producer: Any, name: str, message: Any, **options: Any) -> Any:
+        message.headers["tenant"] = tenant.get()
+        return self._create_task_sender()(producer, name, message, **options)
+
+
+class TenantRouter(Router):
+    """Each tenant has queues of its own."""
+
+    def expand_destination(self, route: Any) -> Any:
+        return super().expand_destination(f"{route}-{tenant.get()}" if isinstance(route, str) else route)
+
+
+class RoutingAMQP(AMQP):
+    """With that router."""
+
+    def Router(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802 - Celery's name
+        """As Celery's, of another class."""
+        stock: Any = super().Router(*args, **kwargs)
+        stock.__class__ = TenantRouter
+        return stock
+
+
+@pytest.mark.parametrize("cls", [TenantAMQP, RoutingAMQP])
+def test_parts_of_the_apps_own_make_each_message(
+    open_site: SiteFixture, monkeypatch: pytest.MonkeyPatch, cls: type[AMQP]
+) -> None:
+    """What they do may depend on anything."""
+    live = open_site()
+    app = live.app("lean")
+    vars(app)["amqp"] = cls(app)
+    for sent in _sent(live, app, monkeypatch):
+        with nothing_made(sent):
+            for name in "aaaaaaab":
+                tenant.set(name)
+                sent.call((1,))
+            tenant.set("a")
+        if cls is TenantAMQP:
+            assert "b" == json.loads(sent.newest())["headers"]["tenant"]
+        else:
+            assert sent.last in sent.newest(f"{live.site.queue}-b")
+
+
+def test_a_serializer_that_comes_later_does_not_take_over(sent: Sent) -> None:
+    """Another name for the same content type; one of the same name does, as in Celery."""
+    sent.learn()
+    lax: Callable[[Any], str] = lambda value: json.dumps(value, default=str)  # noqa: E731
+    serialization.register("lax", lax, json.loads, "application/json", "utf-8")
+    try:
+        sent.call((datetime.datetime(2024, 1, 1),))  # noqa: DTZ001
+        ours = sent.newest()
+        with sent.app.producer_or_acquire() as producer:
+            sent.call((datetime.datetime(2024, 1, 1),), producer=producer)  # noqa: DTZ001
+        assert normal(sent.newest()) == normal(ours)
+        with pytest.raises(EncodeError):
+            sent.call((object(),))
+    finally:
+        serialization.unregister("lax")
+        serialization.register_json()
+
+
+def test_a_task_need_not_be_hashable(sent: Sent) -> None:
+    """Such as a dataclass."""
+
+    @dataclasses.dataclass
+    class Scaled(BatchTask):
+        scale: int = 2
+        name = "lean.scaled"
+
+        def run(self, xs: list[int]) -> list[int]:
+            return [self.scale * x for x in xs]
+
+    sent.double = sent.app.register_task(Scaled())
+    sent.learn()
+    assert "lean.scaled" == json.loads(sent.newest())["headers"]["task"]
+
+
+class Ambiguous:
+    """Cannot be compared, as an array."""
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise ValueError("ambiguous")
+
+
+def test_settings_are_not_compared(sent: Sent) -> None:
+    """Only whether they are the same ones."""
+    sent.app.conf.weights = Ambiguous()
+    sent.learn()
+    sent.app.conf.weights = Ambiguous()
+    sent.call((1,))
+    assert sent.last in sent.newest()
+
+
+def _to_another(app: Celery, queue: str) -> None:
+    app.conf.task_routes["lean.double"]["queue"] = queue
+
+
+def _by_a_function(app: Celery, queue: str) -> None:
+    app.amqp.router.routes.insert(0, lambda *_, **__: {"queue": queue})
+
+
+def _by_other_routes(app: Celery, queue: str) -> None:
+    app.amqp.router.routes = [lambda *_, **__: {"queue": queue}]
+
+
+def _by_an_alias(app: Celery, queue: str) -> None:
+    app.amqp.queues.add(kombu.Queue(queue, alias=f"{queue.removesuffix('-b')}-a"))
+
+
+def _by_another_queue(app: Celery, queue: str) -> None:
+    app.amqp.queues[f"{queue.removesuffix('-b')}-a"] = kombu.Queue(queue)
+
+
+@pytest.mark.parametrize("change", [_to_another, _by_a_function, _by_other_routes, _by_an_alias, _by_another_queue])
+def test_routes_that_change_in_their_place_are_followed(
+    open_site: SiteFixture, monkeypatch: pytest.MonkeyPatch, change: Callable[[Celery, str], None]
+) -> None:
+    """From the next call on, as in Celery."""
+    live = open_site()
+    app = live.app("lean")
+    app.conf.task_routes = {"lean.double": {"queue": f"{live.site.queue}-a"}}
+    for sent in _sent(live, app, monkeypatch):
+        sent.learn()
+        change(app, f"{live.site.queue}-b")
+        for _ in range(LEARNED_FROM + 2):
+            sent.call((1,))
+            assert sent.last in sent.newest(f"{live.site.queue}-b")
+
+
+def test_a_class_for_results_that_comes_later_is_used(sent: Sent) -> None:
+    """As Celery uses it."""
+    sent.learn()
+
+    class Mine(AsyncResult):  # type: ignore[type-arg]
+        app = sent.app
+
+    sent.app.AsyncResult = Mine  # type: ignore[assignment]
+    assert type(sent.double.delay(1)) is Mine
+    assert type(sent.double.delay(1)) is Mine
 
 
 def test_a_router_that_looks_at_arguments_is_asked_each_time(
@@ -265,7 +486,7 @@ def test_the_caller_in_a_task_is_its_parent(sent: Sent) -> None:
 
 def test_each_kind_of_option_has_its_own(sent: Sent) -> None:
     """Values that are equal and mean different messages do not take each other's."""
-    for priority in (1, True, 0, False):
+    for priority in (1, True, 0, False, -1):
         for _ in range(LEARNED_FROM + 2):
             sent.call((1,), priority=priority)
             ours = sent.newest()

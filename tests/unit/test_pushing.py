@@ -22,8 +22,8 @@ class Wire:
         self.lost = 0
         self.on_read: Any = None
 
-    def pack_command(self, *words: str) -> list[bytes]:
-        return [" ".join(words).encode()]
+    def pack_command(self, *words: str | bytes) -> list[bytes]:
+        return [b" ".join(word if isinstance(word, bytes) else word.encode() for word in words)]
 
     def send_packed_command(self, parts: list[bytes]) -> None:
         self.sent.append([part.decode() for part in parts])
@@ -63,6 +63,18 @@ def test_messages_for_one_list_are_one_command() -> None:
             pushing.push(key, text)
     assert [["LPUSH a 1 2", "LPUSH b 3 4", "LPUSH a 5"]] == wire.sent
     assert [None, None, "OOM", "OOM", None] == [push.error and str(push.error) for push in pushes]
+
+
+def test_what_cannot_be_encoded_is_its_callers_alone() -> None:
+    """It never reaches the connection that others use."""
+    wire = Wire()
+    pushing = Pushing(wire)
+    with pushing.held():
+        pushing.push("a", "1")
+        with pytest.raises(UnicodeEncodeError):
+            pushing.push("\ud800", "2")
+    assert [["LPUSH a 1"]] == wire.sent
+    assert 0 == wire.lost
 
 
 def test_no_command_is_too_long() -> None:

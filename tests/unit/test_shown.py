@@ -8,7 +8,7 @@ from celery.utils.saferepr import saferepr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_batching.client._celery import shown
+from celery_batching.client._celery.showing import shown
 
 TEXTS = st.one_of(st.text(max_size=120), st.text("aé'\"\\ \n\ud800", max_size=20))
 VALUES = st.one_of(st.integers(), st.floats(), st.booleans(), st.none(), TEXTS, st.binary(), st.lists(st.integers()))

@@ -1,7 +1,8 @@
 -- Takes messages off the lists and records each as unacked and as held, in one step.
 -- KEYS: the lists of the highest priority, then those of the next one, and so on.
 -- ARGV: holder, most messages, most bytes, lists of each priority, 1 to take turns, seconds our keys live.
--- Returns {0} when the holder has no lease any more, else {1, {list, tag, raw, ...}, {list, no message, ...}}.
+-- Returns {0} when the holder has no lease any more, else {1, {list, tag, list, tag, ...} in JSON, {raw, ...},
+-- {list, no message, ...}}: each element that the client has to read by itself costs it time.
 local holder, room, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local width, in_turns, seconds = tonumber(ARGV[4]), ARGV[5] == '1', ARGV[6]
 if not redis.call('ZSCORE', leases, holder) then
@@ -9,7 +10,7 @@ if not redis.call('ZSCORE', leases, holder) then
 end
 
 local time = now()
-local taken, junk = {}, {}
+local about, taken, junk = {}, {}, {}
 local unacked_words, index_words, held_words = {}, {}, {}
 
 -- cjson refuses a few texts that Python's json reads (a lone surrogate); a quote inside a JSON string is
@@ -58,10 +59,29 @@ local function as_json(name)
   return texts[name]
 end
 
+local SEQUENCES = { -- those of UTF-8 for what is not ASCII, as strict as Python takes them
+  '[\194-\223][\128-\191]',
+  '\224[\160-\191][\128-\191]',
+  '[\225-\236\238\239][\128-\191][\128-\191]',
+  '\237[\128-\159][\128-\191]',
+  '\240[\144-\191][\128-\191][\128-\191]',
+  '[\241-\243][\128-\191][\128-\191][\128-\191]',
+  '\244[\128-\143][\128-\191][\128-\191]',
+}
+
+-- A tag that is no text could never be acknowledged.
+local function is_text(tag)
+  local rest = tag
+  for i = 1, string.find(tag, '[\128-\255]') and #SEQUENCES or 0 do
+    rest = string.gsub(rest, SEQUENCES[i], ' ')
+  end
+  return not string.find(rest, '[\128-\255]')
+end
+
 -- The raw text goes in as it came: cjson would turn an empty list into an empty object.
 local function record(list, raw)
   local tag, exchange, routing_key = address(raw)
-  if not tag or tag == '' then
+  if not tag or tag == '' or not is_text(tag) then
     junk[#junk + 1] = list - FIRST_LIST
     junk[#junk + 1] = raw
     return
@@ -73,8 +93,8 @@ local function record(list, raw)
   unacked_words[at + 2] = '[' .. raw .. ', ' .. as_json(exchange) .. ', ' .. as_json(routing_key) .. ']'
   index_words[at + 1], index_words[at + 2] = score, tag
   held_words[at + 1], held_words[at + 2] = tag, score .. ' ' .. holder
-  taken[#taken + 1] = list - FIRST_LIST
-  taken[#taken + 1] = tag
+  about[#about + 1] = list - FIRST_LIST
+  about[#about + 1] = tag
   taken[#taken + 1] = raw
 end
 
@@ -111,4 +131,4 @@ if #taken > 0 then
   in_bulk('HSET', held, held_words)
   redis.call('EXPIRE', held, seconds)
 end
-return {1, taken, junk}
+return {1, cjson.encode(about), taken, junk}

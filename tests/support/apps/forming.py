@@ -21,6 +21,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "burst": {"max_batch_size": 8, "max_wait": 2.0},
     "window": {"max_batch_size": 32, "max_wait": 0.1},
     "lone": {"max_batch_size": 1},
+    "large": {"max_batch_size": 32},
 }
 
 
