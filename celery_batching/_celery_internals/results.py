@@ -181,6 +181,8 @@ def twin(backend: Any, **differently: Any) -> Any:
     """The same backend but for some attributes; threads may share the backend itself."""
     twin: Any = object.__new__(type(backend))
     vars(twin).update(vars(backend), **differently)
+    # That of an earlier batch has one of its own, and so on: they would be a chain without end.
+    vars(twin).pop("describer", None)
     return twin
 
 

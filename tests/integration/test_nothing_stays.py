@@ -21,6 +21,23 @@ LONG_S = 20.0
 KEPT = 3
 
 
+#: Batches over which the objects of a process are counted: less than one of each may stay.
+COUNTED = 100
+
+
+@pytest.mark.parametrize("name", ["objects", "objects_traced"])
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_no_batch_leaves_anything_behind(start_worker: WorkerFixture, pool: str, name: str) -> None:
+    """Where the model runs, a hundred batches later there are no more objects."""
+    worker = start_worker("uncollected", pool=pool)
+    objects = worker.task(name)
+    for _ in range(20):
+        before = objects.delay(0).get(timeout=LONG_S)
+    for _ in range(COUNTED):
+        after = objects.delay(0).get(timeout=LONG_S)
+    assert after - before < COUNTED
+
+
 @pytest.mark.parametrize(
     ("pool", "broker"), [("prefork", "redis"), ("prefork", "rabbitmq"), ("threads", "redis"), ("solo", "redis")]
 )

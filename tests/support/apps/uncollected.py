@@ -21,7 +21,15 @@ def make_app(site: Site) -> Celery:
     """An app with one task that waits at the gate and doubles numbers."""
     app = site.celery("uncollected")
     app.task(base=BatchTask, bind=True, name="uncollected.double")(gated_double(Journal(site)))
+    for name, options in {"objects": {}, "objects_traced": {"track_started": True}}.items():
+        app.task(base=BatchTask, name=f"uncollected.{name}", **options)(count_objects)
     return app
+
+
+def count_objects(xs: list[int]) -> list[int]:
+    """How many objects the process of the model has that may be in cycles; those that are, do not count."""
+    gc.collect()
+    return [len(gc.get_objects())] * len(xs)
 
 
 @worker_ready.connect(weak=False)
