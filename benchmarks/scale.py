@@ -67,10 +67,8 @@ def _sharing(turn: Turn, system: System, place: Place, items: int) -> None:
 def _idle(turn: Turn, system: System, place: Place) -> None:
     with running_workers(turn, system, place, NOTHING) as workers:
         time.sleep(QUIET_S)
-        before, cpu_s = place.server.commands(), workers[0].cpu_s()
-        time.sleep(IDLE_S)
-        commands = place.server.commands() - before - 1  # the first look is one
-        turn.add("idle worker", "commands/s", commands / IDLE_S)
+        cpu_s = workers[0].cpu_s()
+        turn.add("idle worker", "commands/s", place.server.commands(IDLE_S) / IDLE_S)
         turn.add("idle worker", "CPU, %", (workers[0].cpu_s() - cpu_s) / IDLE_S * 100)
 
 

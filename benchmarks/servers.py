@@ -80,10 +80,14 @@ class Server:
         """Whether every message that was delivered is acknowledged."""
         return int(self._broker.hlen(UNACKED)) == 0
 
-    def commands(self) -> int:
-        """How many commands the server has carried out, ours included."""
-        stats = self._broker.info("commandstats")
-        return sum(int(one["calls"]) for one in stats.values())
+    def commands(self, seconds: float) -> int:
+        """How many commands others send in that time; a script is one, whatever it does."""
+        count, end = 0, time.monotonic() + seconds
+        with self._broker.monitor() as monitor:
+            while (left := end - time.monotonic()) > 0:
+                if monitor.connection.can_read(timeout=left):
+                    count += monitor.next_command()["client_type"] != "lua"
+        return count
 
     def connections(self) -> int:
         """How many connections are open, ours included."""

@@ -21,6 +21,10 @@ __all__ = ["LeanProducer"]
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 
 
+#: Seconds that a call waits for another to declare its queue.
+DECLARED_S = 1.0
+
+
 class _Thread(threading.local):
     pushes: list[Push] | None = None  # in a ``together`` block
     serializer: str | None = None  # of the last message
@@ -45,6 +49,7 @@ class LeanProducer(Producer):
         self._app = app
         # By identity, since kombu takes long to compare queues.
         self._declared: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self._declaring = threading.Lock()
         self._thread = _Thread()
         super().__init__(pushing_channel(connection), auto_declare=False)
 
@@ -53,10 +58,18 @@ class LeanProducer(Producer):
         if args or options.get("exchange") or not isinstance(options.get("routing_key"), str):
             return self._publish_by_celery(body, *args, **options)
         declare = options.get("declare") or ()
-        if not all(id(entity) in self._declared for entity in declare):
-            sent = self._publish_by_celery(body, **options)
-            self._declared.update((id(entity), entity) for entity in declare if not _expires(entity))
-            return sent
+        if not self._are_declared(declare):
+            # One at a time, so that the first calls of many threads need not as many connections; but
+            # where the broker is away, each has its own retries.
+            alone = self._declaring.acquire(timeout=DECLARED_S)
+            try:
+                if not self._are_declared(declare):
+                    sent = self._publish_by_celery(body, **options)
+                    self._declared.update((id(entity), entity) for entity in declare if not _expires(entity))
+                    return sent
+            finally:
+                if alone:
+                    self._declaring.release()
         self._thread.serializer = options.get("serializer") or self.serializer
         try:
             sent = super().publish(body, **{**options, "declare": None, "retry": False})
@@ -64,6 +77,9 @@ class LeanProducer(Producer):
             return self._publish_by_celery(body, **options)
         self._on_loss(functools.partial(self._publish_by_celery, body, **options))
         return sent
+
+    def _are_declared(self, entities: Any) -> bool:
+        return all(id(entity) in self._declared for entity in entities)
 
     def push(self, key: str, text: str, again: Callable[[], Any]) -> None:
         """Push a message that is made.

@@ -3,7 +3,8 @@
 Each question is a pop together with ``EXISTS`` of all lists. The connection has ``CLIENT TRACKING`` on,
 so when the lists are empty by then the server tells of the first new message in any of them, and
 nothing is taken until the next pop. One connection serves any number of lists, and they are not
-touched while the worker waits; ``BLMOVE`` of a list onto itself would need a connection for each of
+touched while the worker waits. Only the ``EXISTS`` is tracked (``OPTIN``), since the pop reads keys that
+change all the time. ``BLMOVE`` of a list onto itself would need a connection for each of
 them, and takes the expiry of a queue away.
 """
 
@@ -78,6 +79,7 @@ class Asking:
         self._sha = sha_of(POP)
         self._prepared: Any = None  # the socket on which the server knows the script and tracks keys
         self._tracked = True
+        self._sent = 0  # commands of the last question
         self._waiting_since = 0.0
         self.state = State.IDLE
 
@@ -96,7 +98,9 @@ class Asking:
             self._expiry_s,
         ]
         pop = ("EVALSHA", self._sha, len(keys), *keys, *arguments)
-        connection.send_packed_command(connection.pack_commands([pop, ("EXISTS", *question.lists)]))
+        track = [("CLIENT", "CACHING", "YES")] if self._tracked else []
+        connection.send_packed_command(connection.pack_commands([pop, *track, ("EXISTS", *question.lists)]))
+        self._sent = 2 + len(track)
         self.state = State.ASKED
 
     def read(self, connection: Any) -> Answer | None:
@@ -106,15 +110,18 @@ class Asking:
             self.state = State.IDLE
             return None
         self.state = State.IDLE
-        replies = [_reply(connection), _reply(connection)]
+        replies = [_reply(connection) for _ in range(self._sent)]
         if isinstance(replies[0], redis.exceptions.NoScriptError):
             self._prepared = None
             return None
-        for reply in replies:
+        for reply in (replies[0], replies[-1]):
             if isinstance(reply, Exception):
                 raise reply
+        for reply in replies[1:-1]:
+            if isinstance(reply, Exception):
+                self._goes_untracked(reply)
         # What the server tells may have come along with the answer; then the socket stays silent.
-        if replies[1] == 0 and not connection.can_read(timeout=0):
+        if replies[-1] == 0 and not connection.can_read(timeout=0):
             self.state, self._waiting_since = State.WAITING, time.monotonic()
         return _answer(replies[0])
 
@@ -134,13 +141,17 @@ class Asking:
         self._prepared = connection._sock
 
     def _track(self, connection: Any) -> None:
-        connection.send_command("CLIENT", "TRACKING", "ON", "NOLOOP")
+        connection.send_command("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP")
         try:
             connection.read_response()
-        except redis.ResponseError as exc:  # a server or a user without it: the worker asks now and then
-            if self._tracked:
-                logger.warning("The broker does not tell of new messages, which now wait for up to a second: %s", exc)
-            self._tracked = False
+        except redis.ResponseError as exc:
+            self._goes_untracked(exc)
+
+    def _goes_untracked(self, reason: Exception) -> None:
+        """A server or a user without it: the worker asks now and then."""
+        if self._tracked:
+            logger.warning("The broker does not tell of new messages, which now wait for up to a second: %s", reason)
+        self._tracked = False
 
 
 def _reply(connection: Any) -> Any:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from celery import Celery, signals
@@ -59,6 +63,31 @@ def test_the_threads_of_a_process_share_few_connections(worker: WorkerProcess) -
         answers = list(threads.map(call, range(THREADS)))
     assert [[2 * x for x in range(1000 * k, 1000 * k + 10)] for k in range(THREADS)] == answers
     assert len(server.client_list()) - before <= MOST_CONNECTIONS
+
+
+def test_the_first_calls_of_many_threads_share_them_too(worker: WorkerProcess) -> None:
+    """Nothing is declared yet, and all come at once."""
+    double = worker.task("double")
+    before = connections_of_this_process(worker)
+    together = threading.Barrier(THREADS)
+
+    def call(number: int) -> int:
+        together.wait(30)
+        return int(double.delay(number).get(timeout=40))
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        assert [2 * x for x in range(THREADS)] == list(threads.map(call, range(THREADS)))
+    assert connections_of_this_process(worker) - before <= MOST_CONNECTIONS
+
+
+def connections_of_this_process(worker: WorkerProcess) -> int:
+    """Those to the worker's server; the worker may be opening some of its own."""
+    server = urlsplit(worker.live.broker.url).port
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as one:
+            count += one.getpeername()[1:2] == (server,)
+    return count
 
 
 def test_errors_and_states_are_celerys(worker: WorkerProcess) -> None:
