@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -84,8 +85,8 @@ def connections_of_this_process(worker: WorkerProcess) -> int:
     """Those to the worker's server; the worker may be opening some of its own."""
     server = urlsplit(worker.live.broker.url).port
     count = 0
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as one:
+    for file in Path("/proc/self/fd").iterdir():
+        with suppress(OSError), socket.socket(fileno=os.dup(int(file.name))) as one:
             count += one.getpeername()[1:2] == (server,)
     return count
 
