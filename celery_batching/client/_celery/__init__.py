@@ -11,7 +11,6 @@ from typing import Any
 import celery
 from celery import _state, result, signals
 from celery.backends.redis import RedisBackend
-from kombu.utils.compat import detect_environment
 
 from .makers import Makers, has_stock_amqp, makers_of, steady_routes
 from .settings import Settings
@@ -22,8 +21,6 @@ __all__ = [
     "Settings",
     "StockResult",
     "assert_will_not_block",
-    "detect_environment",
-    "has_own_backend",
     "has_stock_amqp",
     "has_stock_results",
     "is_listened_to",
@@ -56,11 +53,6 @@ class _Sparing:
 
 class _SparingRedis(_Sparing, RedisBackend):
     """For plain Redis."""
-
-
-def has_own_backend(task: Any) -> bool:
-    """Whether the task stores its results elsewhere than its app does."""
-    return task._backend is not None
 
 
 def has_stock_results(app: Any) -> bool:
